@@ -1,0 +1,24 @@
+# Compile options shared by every target.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+# Generators promise the same numbers on every machine, so no fused multiply-add behind our back.
+add_compile_options(-ffp-contract=off)
+if(HYDRAULIS_SANITIZE)
+  add_compile_options(-fsanitize=${HYDRAULIS_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HYDRAULIS_SANITIZE})
+endif()
+
+# Rebuilds are common and the machines small: use the compiler cache where it is installed.
+find_program(HYDRAULIS_CCACHE ccache)
+if(HYDRAULIS_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HYDRAULIS_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${HYDRAULIS_CCACHE})
+endif()
+
+# The CUDA backend is built where its compiler stands; without nvcc the project is complete on CPUs.
+include(CheckLanguage)
+check_language(CUDA)
+set(HYDRAULIS_CUDA_DEFAULT OFF)
+if(CMAKE_CUDA_COMPILER)
+  set(HYDRAULIS_CUDA_DEFAULT ON)
+endif()
+option(HYDRAULIS_CUDA "Build what needs the CUDA toolkit" ${HYDRAULIS_CUDA_DEFAULT})

@@ -1,0 +1,22 @@
+# Every package the project builds on; tests/run.sh installs them on Debian.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(HDF5 REQUIRED COMPONENTS C)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+
+add_library(hydraulis_hdf5 INTERFACE)
+add_library(hydraulis::hdf5 ALIAS hydraulis_hdf5)
+target_include_directories(hydraulis_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+target_link_libraries(hydraulis_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+
+if(HYDRAULIS_TESTS)
+  find_package(GTest REQUIRED)
+  pkg_check_modules(CBC IMPORTED_TARGET cbc)
+endif()
+if(HYDRAULIS_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/cluster_spec.h"
+#include "costmodel/model_spec.h"
+#include "costmodel/profile.h"
+#include "costmodel/scheme.h"
+
+namespace hydraulis {
+
+/// Time of one micro-batch on one pipeline stage, forward and backward together:
+/// seconds = a·Σs² + b·Σs + c, sequence lengths s in tokens.
+struct StageCost {
+  double a = 0;  ///< seconds per token²
+  double b = 0;  ///< seconds per token
+  double c = 0;  ///< seconds per micro-batch
+
+  double of(double sum_squares, double sum_tokens) const {
+    return a * sum_squares + b * sum_tokens + c;
+  }
+  double of_sequence(double length) const { return (a * length + b) * length; }
+};
+
+/// Share of a stage's time that is forward; the rest is backward (which costs twice the forward's
+/// matrix products). Whole-stage profiles do not tell them apart.
+inline constexpr double kForwardShare = 1.0 / 3.0;
+
+/// The one fixed layout of optimizer states and fp32 master parameters over all devices.
+struct OptimizerLayout {
+  int dp = 1;
+  int tp = 1;
+  int pp = 1;
+  int devices() const { return dp * tp * pp; }
+};
+
+/// `published`: the authors' formula (pp micro-batches alive, no logits). `composed`: what is
+/// really alive at each stage of the 1F1B schedule, logits and buffers included.
+enum class MemoryModel { published, composed };
+
+/// Bytes on one device of a stage, by kind.
+struct StageMemory {
+  double optimizer = 0;    ///< optimizer states and fp32 master parameters (fixed layout)
+  double parameters = 0;   ///< bf16 parameters in the strategy's layout
+  double gradients = 0;    ///< gradients in the strategy's layout
+  double activations = 0;  ///< of the tokens in flight
+  double logits = 0;       ///< last stage only
+  double buffers = 0;      ///< communication buffers
+  double constant = 0;     ///< measured constant: context, workspace, fragmentation
+  double total() const {
+    return optimizer + parameters + gradients + activations + logits + buffers + constant;
+  }
+};
+
+/// Everything that turns a scheme and a micro-batch into seconds and bytes. Plain data, made once.
+struct CostModel {
+  ModelSpec model;
+  ClusterSpec cluster;
+  Profile profile;
+  MemoryModel memory = MemoryModel::published;
+  OptimizerLayout optimizer;
+};
+
+/// Schemes the cost model has times for and that this cluster can hold at all (devices() at most
+/// the cluster's), whether or not a single token fits; in the profile's order.
+std::vector<Scheme> known_schemes(const CostModel& model);
+
+/// Time coefficients of one stage of a scheme, or nothing when the profile does not know it.
+/// An uneven stage scales with its share of layers.
+std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme, int stage);
+
+/// The longest micro-batch in tokens (a multiple of 128) that every stage of the scheme can hold
+/// with `in_flight` micro-batches alive at its first stage (default: the scheme's own pp, as 1F1B
+/// needs); 0 when not even the static part fits. The `published` model ignores `in_flight`.
+std::int64_t max_tokens(const CostModel& model, const Scheme& scheme, int in_flight = 0);
+
+/// Bytes per device at one stage with the given tokens alive there. `live_tokens` counts every
+/// micro-batch whose forward has run and whose backward has not; `largest_micro_batch` sizes logits
+/// and buffers. Composed model.
+StageMemory stage_memory(const CostModel& model, const Scheme& scheme, int stage,
+                         double live_tokens, double largest_micro_batch);
+
+/// Bytes per device that a stage may use: the device's memory less the safety margin.
+double memory_limit_bytes(const CostModel& model);
+
+/// Fewest tokens a micro-batch of the scheme should have to use the device well (0: unknown).
+std::int64_t min_tokens_for_utilisation(const CostModel& model, const Scheme& scheme);
+
+}  // namespace hydraulis

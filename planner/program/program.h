@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "costmodel/cost_model.h"
+#include "planner/batch_plan.h"
+
+namespace hydraulis {
+
+/// Instructions of a pipeline stage, executed SPMD by its tp·cp devices.
+enum class Op : std::uint8_t {
+  gather_parameters,  ///< optimizer layout → this stage's layout, layers [layer_begin, layer_end)
+  forward,
+  backward,         ///< whole backward
+  backward_input,   ///< zero-bubble: gradient of the input only
+  backward_weight,  ///< zero-bubble: gradient of the weights only
+  recompute,
+  send_activation,     ///< to the next stage
+  receive_activation,  ///< from the previous stage
+  send_gradient,       ///< to the previous stage
+  receive_gradient,    ///< from the next stage
+  all_to_all,
+  offload,
+  fetch,
+  reduce_gradients,  ///< this stage's layout → optimizer layout, layers [layer_begin, layer_end)
+  gradient_norm,     ///< global norm over all devices, then clip
+  optimizer_step,
+  barrier,
+};
+
+/// Streams of a device on which instructions run in order; different streams run concurrently.
+enum class Stream : std::uint8_t {
+  compute,
+  parameters,  ///< gather_parameters and reduce_gradients
+  activation_send,
+  activation_receive,
+  gradient_send,
+  gradient_receive,
+  collective,  ///< all_to_all, gradient_norm, barrier
+  host_copy,   ///< offload, fetch
+};
+inline constexpr int kStreams = 8;
+
+/// Layer numbers of what stands outside the decoder layers, for reshard instructions: the embedding
+/// is layer -1, the output head (with the last norm) is layer `model.layers`.
+inline constexpr int kEmbeddingLayer = -1;
+
+/// One instruction. Dependencies: earlier instructions on the same stream of the same stage; the
+/// matching send or receive; and those of `depends_on`.
+struct Instruction {
+  Op op = Op::forward;
+  Stream stream = Stream::compute;
+  int micro_batch = -1;  ///< index in the pipeline's micro-batches, or -1
+  int peer = -1;         ///< global stage index of the other side of a send or receive
+  int layer_begin = 0;
+  int layer_end = 0;
+  /// Bytes of one device: what the busiest device of the stage receives (gather), sends (reduce,
+  /// send) or holds in the transfer, split by whether both ends sit in one node.
+  std::int64_t intra_node_bytes = 0;
+  std::int64_t inter_node_bytes = 0;
+  int transfers = 0;  ///< point-to-point messages of the busiest device
+  /// Indices of earlier instructions of the same stage that must have finished first.
+  std::vector<int> depends_on;
+};
+
+/// A pipeline stage: its place, its layers, its instruction stream.
+struct Stage {
+  int pipeline = 0;
+  int index = 0;             ///< within the pipeline, 0 is first
+  std::vector<int> devices;  ///< global device numbers, tensor-parallel rank fastest, then cp
+  int layer_begin = 0;
+  int layer_end = 0;  ///< decoder layers [begin, end)
+  bool has_embedding = false;
+  bool has_head = false;
+  std::vector<Instruction> instructions;
+};
+
+/// One pipeline (model replica) of a program.
+struct PipelineProgram {
+  Scheme scheme;
+  std::vector<MicroBatch> micro_batches;  ///< in lowered order
+  int first_stage = 0;                    ///< global index; its stages are consecutive
+};
+
+/// One iteration, ready to be executed: by the simulator in virtual time, by the runtime for real.
+struct Program {
+  std::string model_name;
+  int layers = 0;
+  int devices = 0;
+  int devices_per_node = 0;
+  OptimizerLayout optimizer;
+  std::vector<PipelineProgram> pipelines;
+  std::vector<Stage> stages;
+};
+
+const char* to_string(Op op);
+const char* to_string(Stream stream);
+
+}  // namespace hydraulis

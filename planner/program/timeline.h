@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "planner/program/program.h"
+
+namespace hydraulis {
+
+/// One executed (simulated or measured) instruction.
+struct TimelineEvent {
+  int iteration = 0;
+  int stage = 0;  ///< global stage index
+  int instruction =
+      0;  ///< index in the stage's stream: the id that predictions and measurements share
+  Op op = Op::forward;
+  Stream stream = Stream::compute;
+  int micro_batch = -1;
+  double start_seconds = 0;
+  double end_seconds = 0;
+  std::int64_t bytes = 0;
+};
+
+/// Names for the tracks of a timeline.
+struct TimelineTrack {
+  int pipeline = 0;
+  int stage_in_pipeline = 0;
+  std::string scheme;  ///< "(1,16,1)"
+  std::vector<int> devices;
+};
+
+/// What an executor did, in the same form for simulator and runtime.
+struct Timeline {
+  std::string origin;  ///< "simulated" or "measured"
+  std::string model_name;
+  std::vector<TimelineTrack> tracks;  ///< by global stage index
+  std::vector<TimelineEvent> events;
+};
+
+std::vector<TimelineTrack> timeline_tracks(const Program& program);
+
+/// Writes Chrome trace JSON (microseconds; one process a stage, one thread a stream; opens in
+/// Perfetto), atomically and streaming. Returns the bytes written.
+std::uint64_t write_chrome_trace(const Timeline& timeline, const std::filesystem::path& path);
+
+/// The same timeline as HDF5 columns; the schema is in the .cpp file's head and in docs/formats.md.
+void write_timeline_hdf5(const Timeline& timeline, const std::filesystem::path& path);
+Timeline read_timeline_hdf5(const std::filesystem::path& path);
+
+}  // namespace hydraulis
