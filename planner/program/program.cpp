@@ -1,0 +1,67 @@
+#include "planner/program/program.h"
+
+namespace hydraulis {
+
+const char* to_string(Op op) {
+  switch (op) {
+    case Op::gather_parameters:
+      return "gather_parameters";
+    case Op::forward:
+      return "forward";
+    case Op::backward:
+      return "backward";
+    case Op::backward_input:
+      return "backward_input";
+    case Op::backward_weight:
+      return "backward_weight";
+    case Op::recompute:
+      return "recompute";
+    case Op::send_activation:
+      return "send_activation";
+    case Op::receive_activation:
+      return "receive_activation";
+    case Op::send_gradient:
+      return "send_gradient";
+    case Op::receive_gradient:
+      return "receive_gradient";
+    case Op::all_to_all:
+      return "all_to_all";
+    case Op::offload:
+      return "offload";
+    case Op::fetch:
+      return "fetch";
+    case Op::reduce_gradients:
+      return "reduce_gradients";
+    case Op::gradient_norm:
+      return "gradient_norm";
+    case Op::optimizer_step:
+      return "optimizer_step";
+    case Op::barrier:
+      return "barrier";
+  }
+  return "unknown";
+}
+
+const char* to_string(Stream stream) {
+  switch (stream) {
+    case Stream::compute:
+      return "compute";
+    case Stream::parameters:
+      return "parameters";
+    case Stream::activation_send:
+      return "activation_send";
+    case Stream::activation_receive:
+      return "activation_receive";
+    case Stream::gradient_send:
+      return "gradient_send";
+    case Stream::gradient_receive:
+      return "gradient_receive";
+    case Stream::collective:
+      return "collective";
+    case Stream::host_copy:
+      return "host_copy";
+  }
+  return "unknown";
+}
+
+}  // namespace hydraulis
