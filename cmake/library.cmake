@@ -1,9 +1,16 @@
 # hydraulis_library(NAME dependency...): one static library from every .cpp below the current folder,
-# known as hydraulis::NAME. Headers are included from the project root ("planner/strategy.h").
+# known as hydraulis::NAME; a folder of headers only becomes an interface library. Headers are
+# included from the project root ("planner/strategy.h").
 function(hydraulis_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-  add_library(hydraulis_${name} STATIC ${sources})
+  if(sources)
+    set(visibility PUBLIC)
+    add_library(hydraulis_${name} STATIC ${sources})
+  else()
+    set(visibility INTERFACE)
+    add_library(hydraulis_${name} INTERFACE)
+  endif()
   add_library(hydraulis::${name} ALIAS hydraulis_${name})
-  target_include_directories(hydraulis_${name} PUBLIC ${PROJECT_SOURCE_DIR})
-  target_link_libraries(hydraulis_${name} PUBLIC ${ARGN})
+  target_include_directories(hydraulis_${name} ${visibility} ${PROJECT_SOURCE_DIR})
+  target_link_libraries(hydraulis_${name} ${visibility} ${ARGN})
 endfunction()
