@@ -1,0 +1,229 @@
+#include "planner/assignment.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "planner/bounds.h"
+
+namespace hydraulis {
+namespace {
+
+std::vector<Sequence> select(std::span<const Sequence> sequences, std::span<const int> indices) {
+  std::vector<Sequence> result;
+  result.reserve(indices.size());
+  for (const int index : indices) result.push_back(sequences[static_cast<std::size_t>(index)]);
+  return result;
+}
+
+/// Dispatching with the packing of every pipeline.
+struct Assigned {
+  std::vector<std::vector<int>> sequences;
+  std::vector<PipelinePlan> plans;
+
+  double makespan() const {
+    double slowest = 0;
+    for (const PipelinePlan& plan : plans) slowest = std::max(slowest, plan.time_seconds);
+    return slowest;
+  }
+};
+
+/// Packed ÷ estimated time by scheme, so that the next dispatch sees what packing really achieves.
+std::vector<double> learn_corrections(std::span<const PipelineCost> pipelines,
+                                      const Assigned& assigned, std::span<const double> before,
+                                      std::span<const Sequence> sequences) {
+  std::vector<double> corrections(pipelines.size(), 1.0);
+  for (std::size_t k = 0; k < pipelines.size(); ++k) {
+    double packed = 0;
+    double estimated = 0;
+    for (std::size_t j = 0; j < pipelines.size(); ++j) {
+      if (!(pipelines[j].scheme == pipelines[k].scheme)) continue;
+      packed += assigned.plans[j].time_seconds;
+      double work = 0;
+      double longest = 0;
+      std::int64_t tokens = 0;
+      std::int64_t large = 0;
+      for (const int index : assigned.sequences[j]) {
+        const std::int64_t length = sequences[static_cast<std::size_t>(index)].length;
+        const double seconds = pipelines[j].sequence_seconds(length);
+        work += seconds;
+        longest = std::max(longest, seconds);
+        tokens += pipelines[j].padded(length);
+        large += 2 * pipelines[j].padded(length) > pipelines[j].max_tokens ? 1 : 0;
+      }
+      if (!assigned.sequences[j].empty()) {
+        estimated += estimate_pipeline_seconds(pipelines[j], work, tokens, longest, large);
+      }
+    }
+    corrections[k] = estimated > 0 ? packed / estimated : before[k];
+  }
+  return corrections;
+}
+
+/// Moves and swaps judged by real packing, from the slowest pipeline to faster ones.
+void repack(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences, int work,
+            double good_enough, Assigned& assigned) {
+  PackingEffort effort;
+  const auto packed = [&](std::size_t k, const std::vector<int>& indices) {
+    --work;
+    return pack_pipeline(pipelines[k], select(sequences, indices), effort);
+  };
+  while (work > 0) {
+    std::size_t slowest = 0;
+    std::vector<std::size_t> others;
+    for (std::size_t k = 0; k < pipelines.size(); ++k) {
+      if (assigned.plans[k].time_seconds > assigned.plans[slowest].time_seconds) slowest = k;
+    }
+    const double now = assigned.plans[slowest].time_seconds;
+    if (now <= good_enough) return;
+    for (std::size_t k = 0; k < pipelines.size(); ++k) {
+      if (k != slowest && assigned.plans[k].time_seconds < now) others.push_back(k);
+    }
+    std::stable_sort(others.begin(), others.end(), [&](std::size_t x, std::size_t y) {
+      return assigned.plans[x].time_seconds < assigned.plans[y].time_seconds;
+    });
+    bool improved = false;
+    for (std::size_t at = 0; at < others.size() && at < 4 && !improved && work > 0; ++at) {
+      const std::size_t other = others[at];
+      const double gap = now - assigned.plans[other].time_seconds;
+      // Candidates: sequences whose own time comes closest to half the gap.
+      std::vector<int> candidates = assigned.sequences[slowest];
+      std::stable_sort(candidates.begin(), candidates.end(), [&](int x, int y) {
+        const auto off = [&](int index) {
+          return std::abs(
+              pipelines[other].sequence_seconds(sequences[static_cast<std::size_t>(index)].length) -
+              gap / 2);
+        };
+        return off(x) < off(y);
+      });
+      int tried = 0;
+      for (const int index : candidates) {
+        if (tried == 4 || work <= 0) break;
+        const std::int64_t length = sequences[static_cast<std::size_t>(index)].length;
+        if (pipelines[other].padded(length) > pipelines[other].max_tokens) continue;
+        if (pipelines[other].sequence_seconds(length) >= gap) continue;
+        ++tried;
+        std::vector<int> from = assigned.sequences[slowest];
+        std::vector<int> to = assigned.sequences[other];
+        from.erase(std::find(from.begin(), from.end(), index));
+        to.push_back(index);
+        PipelinePlan to_plan = packed(other, to);
+        if (to_plan.time_seconds >= now * (1 - 1e-9)) continue;
+        PipelinePlan from_plan = packed(slowest, from);
+        if (from_plan.time_seconds >= now * (1 - 1e-9)) continue;
+        assigned.sequences[slowest] = std::move(from);
+        assigned.sequences[other] = std::move(to);
+        assigned.plans[slowest] = std::move(from_plan);
+        assigned.plans[other] = std::move(to_plan);
+        improved = true;
+        break;
+      }
+    }
+    if (!improved) return;
+  }
+}
+
+std::int64_t longest_that_fits(const std::vector<PipelineCost>& pipelines) {
+  std::int64_t longest = 0;
+  for (const PipelineCost& pipeline : pipelines) {
+    const std::int64_t unit = pipeline.padded(1);
+    longest = std::max(longest, pipeline.max_tokens / unit * unit);
+  }
+  return longest;
+}
+
+}  // namespace
+
+PreparedStrategies prepare(const StrategySet& set, const CostModel& model,
+                           const AssignmentOptions& options) {
+  PreparedStrategies prepared;
+  prepared.strategies = set.strategies;
+  prepared.options = options;
+  for (const Strategy& strategy : set.strategies) {
+    prepared.pipelines.push_back(make_pipeline_costs(model, strategy, options.max_tokens));
+  }
+  return prepared;
+}
+
+BatchPlan assign_on(std::span<const Sequence> sequences, const PreparedStrategies& prepared,
+                    int strategy, double lower_bound) {
+  const auto& pipelines = prepared.pipelines[static_cast<std::size_t>(strategy)];
+  const AssignmentOptions& options = prepared.options;
+  const double good_enough = lower_bound * options.dispatch.good_enough;
+  std::vector<double> corrections(pipelines.size(), 1.0);
+  Assigned best;
+  for (int round = 0; round < options.rounds; ++round) {
+    const Dispatching dispatching =
+        dispatch(pipelines, sequences, corrections, lower_bound, options.dispatch);
+    Assigned assigned;
+    assigned.sequences = dispatching.sequences;
+    for (std::size_t k = 0; k < pipelines.size(); ++k) {
+      assigned.plans.push_back(
+          pack_pipeline(pipelines[k], select(sequences, assigned.sequences[k])));
+    }
+    const double makespan = assigned.makespan();
+    std::vector<double> learned = learn_corrections(pipelines, assigned, corrections, sequences);
+    const bool settled = learned == corrections;
+    corrections = std::move(learned);
+    if (best.plans.empty() || makespan < best.makespan()) best = std::move(assigned);
+    if (best.makespan() <= good_enough || settled) break;
+  }
+  repack(pipelines, sequences, options.repacks, good_enough, best);
+  BatchPlan plan;
+  plan.strategy = strategy;
+  plan.pipelines = std::move(best.plans);
+  for (const PipelinePlan& pipeline : plan.pipelines) {
+    plan.makespan_seconds = std::max(plan.makespan_seconds, pipeline.time_seconds);
+  }
+  plan.lower_bound_seconds = lower_bound;
+  return plan;
+}
+
+BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& prepared) {
+  const auto start = std::chrono::steady_clock::now();
+  const int count = static_cast<int>(prepared.strategies.size());
+  if (count == 0) throw InputError("the plan has no strategies");
+  std::vector<double> bounds;
+  for (const auto& pipelines : prepared.pipelines) {
+    bounds.push_back(makespan_lower_bound(pipelines, sequences));
+  }
+  std::vector<int> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return bounds[x] < bounds[y]; });
+  if (!std::isfinite(bounds[order.front()])) {
+    std::int64_t longest = 0;
+    for (const Sequence& sequence : sequences) {
+      longest = std::max<std::int64_t>(longest, sequence.length);
+    }
+    std::int64_t fits = 0;
+    for (const auto& pipelines : prepared.pipelines) {
+      fits = std::max(fits, longest_that_fits(pipelines));
+    }
+    throw InfeasibleError(
+        "infeasible: memory per micro-batch: the batch's longest sequence has {} tokens, the "
+        "longest that any strategy of the plan holds is {}, {} fewer; lower the context to {} or "
+        "plan "
+        "for a longer one",
+        longest, fits, longest - fits, fits);
+  }
+  BatchPlan best;
+  bool found = false;
+  for (const int strategy : order) {
+    const double bound = bounds[static_cast<std::size_t>(strategy)];
+    if (!std::isfinite(bound) || (found && bound >= best.makespan_seconds)) break;
+    BatchPlan plan = assign_on(sequences, prepared, strategy, bound);
+    if (!found || plan.makespan_seconds < best.makespan_seconds) {
+      best = std::move(plan);
+      found = true;
+    }
+  }
+  best.set_lower_bound_seconds = bounds[static_cast<std::size_t>(order.front())];
+  best.planning_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return best;
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "planner/batch_plan.h"
+#include "planner/dispatch.h"
+#include "planner/packing.h"
+
+namespace hydraulis {
+
+struct AssignmentOptions {
+  std::int64_t max_tokens = 0;  ///< cap on a micro-batch in tokens; 0: what memory allows
+  DispatchEffort dispatch;
+  int rounds = 3;    ///< dispatch–pack rounds per strategy, each learning from the last
+  int repacks = 48;  ///< moves tried with real packing at the end, per strategy
+};
+
+/// A strategy set made ready for assignment: pipeline costs are computed once, not every iteration.
+struct PreparedStrategies {
+  std::vector<Strategy> strategies;
+  std::vector<std::vector<PipelineCost>> pipelines;  ///< by strategy
+  AssignmentOptions options;
+};
+
+PreparedStrategies prepare(const StrategySet& set, const CostModel& model,
+                           const AssignmentOptions& options = {});
+
+/// The two-stage assignment of one batch: dispatch over unequal pipelines, pack into micro-batches,
+/// on every strategy that could still be the best (bounds decide), keeping the fastest.
+/// Sequences of length 0 must have been left out. Deterministic, bounded by work.
+/// Throws InfeasibleError when no strategy holds the longest sequence: says by how much, and the
+/// longest that fits.
+BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& prepared);
+
+/// The assignment on one strategy alone, with its lower bound. `strategy` must be able to hold the
+/// longest sequence.
+BatchPlan assign_on(std::span<const Sequence> sequences, const PreparedStrategies& prepared,
+                    int strategy, double lower_bound);
+
+}  // namespace hydraulis

@@ -1,0 +1,354 @@
+#include "planner/dispatch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/random.h"
+
+namespace hydraulis {
+namespace {
+
+/// A pipeline's load during the search. Sequences are kept sorted by rank, that is longest first.
+struct Load {
+  std::vector<int> ranks;
+  double work = 0;
+  std::int64_t tokens = 0;
+  std::int64_t large = 0;
+  double seconds = 0;
+};
+
+/// Search state over sequences renumbered by descending length ("ranks").
+class Search {
+ public:
+  Search(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences,
+         std::span<const double> corrections, std::int64_t evaluations)
+      : pipelines_(pipelines), evaluations_left_(evaluations) {
+    order_.resize(sequences.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](int x, int y) { return sequences[x].length > sequences[y].length; });
+    lengths_.reserve(order_.size());
+    for (const int index : order_) lengths_.push_back(sequences[index].length);
+    corrections_.assign(corrections.begin(), corrections.end());
+    corrections_.resize(pipelines.size(), 1.0);
+    loads_.resize(pipelines.size());
+    classes_.resize(pipelines.size());
+    for (std::size_t k = 0; k < pipelines.size(); ++k) {
+      std::size_t first = 0;
+      while (!(pipelines[first].scheme == pipelines[k].scheme)) ++first;
+      classes_[k] = static_cast<int>(first);
+    }
+  }
+
+  const std::vector<Load>& loads() const { return loads_; }
+  void restore(const std::vector<Load>& loads) { loads_ = loads; }
+  bool exhausted() const { return evaluations_left_ <= 0; }
+  std::size_t count() const { return lengths_.size(); }
+  int original(int rank) const { return order_[static_cast<std::size_t>(rank)]; }
+
+  double makespan() const {
+    double slowest = 0;
+    for (const Load& load : loads_) slowest = std::max(slowest, load.seconds);
+    return slowest;
+  }
+
+  /// Places sequences one by one where they finish earliest; on ties the emptier pipeline.
+  void place(std::span<const int> ranks) {
+    for (const int rank : ranks) {
+      int best = -1;
+      double best_seconds = 0;
+      for (int k = 0; k < static_cast<int>(pipelines_.size()); ++k) {
+        if (!fits(k, rank)) continue;
+        const double seconds = with(k, -1, rank);
+        if (best < 0 || seconds < best_seconds * (1 - 1e-12) ||
+            (seconds <= best_seconds * (1 + 1e-12) &&
+             loads_[k].ranks.size() < loads_[best].ranks.size())) {
+          best = k;
+          best_seconds = seconds;
+        }
+      }
+      insert(best, rank);
+    }
+  }
+
+  /// Moves and swaps that lower the slowest pipeline, until none is found.
+  void improve(double good_enough) {
+    while (!exhausted()) {
+      const int slowest = slowest_pipeline();
+      if (loads_[slowest].seconds <= good_enough) return;
+      if (!move_from(slowest) && !swap_with(slowest)) return;
+    }
+  }
+
+  /// Takes random sequences off the slowest and some other pipelines and places them again.
+  void ruin_and_recreate(Random& random) {
+    const auto pipelines = static_cast<std::uint64_t>(pipelines_.size());
+    std::vector<int> ruined = {slowest_pipeline()};
+    const std::uint64_t others = std::min<std::uint64_t>(pipelines - 1, 3);
+    while (ruined.size() < others + 1) {
+      const int k = static_cast<int>(random.below(pipelines));
+      if (std::find(ruined.begin(), ruined.end(), k) == ruined.end()) ruined.push_back(k);
+    }
+    std::vector<int> free;
+    for (const int k : ruined) {
+      const std::vector<int> ranks = loads_[k].ranks;
+      for (const int rank : ranks) {
+        if (random.below(2) == 0) {
+          erase(k, rank);
+          free.push_back(rank);
+        }
+      }
+    }
+    std::sort(free.begin(), free.end());
+    place(free);
+  }
+
+ private:
+  bool fits(int k, int rank) const {
+    return pipelines_[k].padded(lengths_[rank]) <= pipelines_[k].max_tokens;
+  }
+
+  bool is_large(int k, int rank) const {
+    return 2 * pipelines_[k].padded(lengths_[rank]) > pipelines_[k].max_tokens;
+  }
+
+  /// Estimated seconds of pipeline k without sequence `out` and with sequence `in` (-1: none).
+  double with(int k, int out, int in) {
+    --evaluations_left_;
+    const PipelineCost& pipeline = pipelines_[k];
+    const Load& load = loads_[k];
+    double work = load.work;
+    std::int64_t tokens = load.tokens;
+    std::int64_t large = load.large;
+    int longest = -1;
+    if (!load.ranks.empty()) {
+      longest = load.ranks.front();
+      if (longest == out) longest = load.ranks.size() > 1 ? load.ranks[1] : -1;
+    }
+    if (out >= 0) {
+      work -= pipeline.sequence_seconds(lengths_[out]);
+      tokens -= pipeline.padded(lengths_[out]);
+      large -= is_large(k, out) ? 1 : 0;
+    }
+    if (in >= 0) {
+      work += pipeline.sequence_seconds(lengths_[in]);
+      tokens += pipeline.padded(lengths_[in]);
+      large += is_large(k, in) ? 1 : 0;
+      if (longest < 0 || in < longest) longest = in;
+    }
+    if (longest < 0) return 0;
+    return corrections_[k] * estimate_pipeline_seconds(pipeline, std::max(work, 0.0), tokens,
+                                                       pipeline.sequence_seconds(lengths_[longest]),
+                                                       large);
+  }
+
+  void refresh(int k) {
+    Load& load = loads_[k];
+    // Summed anew in a fixed order: no drift, and the same state always gives the same numbers.
+    load.work = 0;
+    load.tokens = 0;
+    load.large = 0;
+    for (const int rank : load.ranks) {
+      load.work += pipelines_[k].sequence_seconds(lengths_[rank]);
+      load.tokens += pipelines_[k].padded(lengths_[rank]);
+      load.large += is_large(k, rank) ? 1 : 0;
+    }
+    load.seconds = with(k, -1, -1);
+  }
+
+  void insert(int k, int rank) {
+    Load& load = loads_[k];
+    const double seconds = with(k, -1, rank);
+    load.work += pipelines_[k].sequence_seconds(lengths_[rank]);
+    load.tokens += pipelines_[k].padded(lengths_[rank]);
+    load.large += is_large(k, rank) ? 1 : 0;
+    load.seconds = seconds;
+    // Placement runs longest first, so the position is nearly always the end.
+    auto at = load.ranks.end();
+    while (at != load.ranks.begin() && *(at - 1) > rank) --at;
+    load.ranks.insert(at, rank);
+  }
+
+  void erase(int k, int rank) {
+    Load& load = loads_[k];
+    load.ranks.erase(std::lower_bound(load.ranks.begin(), load.ranks.end(), rank));
+    refresh(k);
+  }
+
+  int slowest_pipeline() const {
+    int slowest = 0;
+    for (int k = 1; k < static_cast<int>(loads_.size()); ++k) {
+      if (loads_[k].seconds > loads_[slowest].seconds) slowest = k;
+    }
+    return slowest;
+  }
+
+  /// At most 48 sequences of a pipeline, no two of the same length, spread over its lengths.
+  std::vector<int> candidates(int k) const {
+    constexpr std::size_t kMost = 48;
+    const auto& ranks = loads_[k].ranks;
+    std::vector<int> result;
+    const std::size_t step = std::max<std::size_t>(1, ranks.size() / kMost);
+    for (std::size_t at = 0; at < ranks.size(); at += step) {
+      if (result.empty() || lengths_[ranks[at]] != lengths_[result.back()]) {
+        result.push_back(ranks[at]);
+      }
+    }
+    return result;
+  }
+
+  /// The least loaded pipelines, at most a few of each scheme: moving to any other is never better.
+  std::vector<int> targets(int from) const {
+    constexpr int kMostPerScheme = 3;
+    std::vector<int> order;
+    for (int k = 0; k < static_cast<int>(loads_.size()); ++k) {
+      if (k != from) order.push_back(k);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int x, int y) { return loads_[x].seconds < loads_[y].seconds; });
+    std::vector<int> taken(pipelines_.size(), 0);
+    std::vector<int> result;
+    for (const int k : order) {
+      if (++taken[classes_[k]] <= kMostPerScheme) result.push_back(k);
+    }
+    return result;
+  }
+
+  bool move_from(int from) {
+    const double now = loads_[from].seconds;
+    double best = now * (1 - 1e-9);
+    int best_to = -1;
+    int best_rank = -1;
+    const std::vector<int> to = targets(from);
+    for (const int rank : candidates(from)) {
+      const double left = with(from, rank, -1);
+      if (left >= best) continue;
+      for (const int k : to) {
+        if (!fits(k, rank)) continue;
+        const double seconds = std::max(left, with(k, -1, rank));
+        if (seconds < best) {
+          best = seconds;
+          best_to = k;
+          best_rank = rank;
+        }
+      }
+    }
+    if (best_to < 0) return false;
+    erase(from, best_rank);
+    insert(best_to, best_rank);
+    return true;
+  }
+
+  bool swap_with(int from) {
+    const double now = loads_[from].seconds;
+    double best = now * (1 - 1e-9);
+    int best_to = -1;
+    int best_out = -1;
+    int best_in = -1;
+    const std::vector<int> to = targets(from);
+    for (const int out : candidates(from)) {
+      for (const int k : to) {
+        if (!fits(k, out) || exhausted()) continue;
+        const auto& ranks = loads_[k].ranks;
+        // Shorter sequences come later in `ranks`. The shorter the one that comes back, the less
+        // the slowest pipeline keeps and the more the other gains: look around the crossing.
+        std::size_t low = static_cast<std::size_t>(
+            std::upper_bound(ranks.begin(), ranks.end(), out) - ranks.begin());
+        std::size_t high = ranks.size();
+        const auto try_swap = [&](std::size_t at) {
+          const int in = ranks[at];
+          if (!fits(from, in) || lengths_[in] == lengths_[out]) return 0;
+          const double here = with(from, out, in);
+          const double there = with(k, in, out);
+          const double seconds = std::max(here, there);
+          if (seconds < best) {
+            best = seconds;
+            best_to = k;
+            best_out = out;
+            best_in = in;
+          }
+          return here > there ? 1 : -1;
+        };
+        while (low < high) {
+          const std::size_t middle = (low + high) / 2;
+          const int side = try_swap(middle);
+          if (side == 0) {
+            low = middle + 1;
+          } else if (side > 0) {
+            low = middle + 1;
+          } else {
+            high = middle;
+          }
+        }
+      }
+    }
+    if (best_to < 0) return false;
+    erase(from, best_out);
+    erase(best_to, best_in);
+    insert(from, best_in);
+    insert(best_to, best_out);
+    return true;
+  }
+
+  std::span<const PipelineCost> pipelines_;
+  std::vector<int> order_;
+  std::vector<std::int64_t> lengths_;
+  std::vector<double> corrections_;
+  std::vector<int> classes_;
+  std::vector<Load> loads_;
+  std::int64_t evaluations_left_;
+};
+
+}  // namespace
+
+double estimate_pipeline_seconds(const PipelineCost& pipeline, double work, std::int64_t tokens,
+                                 double longest, std::int64_t large) {
+  const std::int64_t fewest =
+      std::max<std::int64_t>({1, large, (tokens + pipeline.max_tokens - 1) / pipeline.max_tokens});
+  const double c = pipeline.slowest.c;
+  const int extra = pipeline.scheme.pp - 1;
+  const auto seconds = [&](double v) {
+    return work + v * c + extra * (std::max(work / v, longest) + c);
+  };
+  const auto v = static_cast<double>(fewest);
+  if (extra == 0) return seconds(v);
+  const double optimum = c > 0 ? std::floor(std::sqrt(extra * work / c)) : v;
+  if (optimum <= v) return seconds(v);
+  return std::min(seconds(optimum), seconds(optimum + 1));
+}
+
+Dispatching dispatch(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences,
+                     std::span<const double> corrections, double lower_bound,
+                     const DispatchEffort& effort) {
+  Search search(pipelines, sequences, corrections, effort.evaluations);
+  std::vector<int> all(search.count());
+  std::iota(all.begin(), all.end(), 0);
+  search.place(all);
+  const double good_enough = lower_bound * effort.good_enough;
+  search.improve(good_enough);
+  std::vector<Load> best = search.loads();
+  double best_seconds = search.makespan();
+  Random random(sequences.size());
+  for (int round = 0; round < effort.restarts && pipelines.size() > 1; ++round) {
+    if (best_seconds <= good_enough || search.exhausted()) break;
+    search.ruin_and_recreate(random);
+    search.improve(good_enough);
+    if (search.makespan() < best_seconds) {
+      best = search.loads();
+      best_seconds = search.makespan();
+    } else {
+      search.restore(best);
+    }
+  }
+  Dispatching result;
+  result.estimated_seconds = best_seconds;
+  for (const Load& load : best) {
+    auto& indices = result.sequences.emplace_back();
+    for (const int rank : load.ranks) indices.push_back(search.original(rank));
+  }
+  return result;
+}
+
+}  // namespace hydraulis
