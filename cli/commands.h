@@ -1,0 +1,15 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace hydraulis {
+
+// One function a subcommand, each in the file of its name: it adds the subcommand with its options
+// and help, and its callback does the work. Callbacks throw hydraulis::Error for what a person has
+// to mend; main() turns that into one line and an exit code. Result tables leave through emit()
+// (cli/options.h).
+
+/// `trace import`, `trace synth`, `trace show`.
+void add_trace_commands(CLI::App& app);
+
+}  // namespace hydraulis

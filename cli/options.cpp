@@ -1,0 +1,190 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <thread>
+
+namespace hydraulis {
+namespace {
+
+constexpr std::uint64_t kMostIterations = 10'000'000;
+constexpr std::uint64_t kMostThreads = 1024;
+constexpr std::uint64_t kMostTokens = 1'000'000'000'000;
+constexpr std::uint64_t kMostSequences = 1'000'000'000;
+constexpr std::uint64_t kMostContext = 1'000'000'000;
+constexpr std::uint64_t kDefaultTokensPerBatch = 200'000;
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string name = CLI::detail::trim_copy(text.substr(begin, end - begin));
+    if (name.empty()) throw CLI::ValidationError("--policies", "an empty name in '" + text + "'");
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      throw CLI::ValidationError("--policies", "'" + name + "' is named twice");
+    }
+    names.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return names;
+}
+
+CLI::Validator not_empty() {
+  return {[](std::string& text) {
+            return text.empty() ? std::string("is empty, expected a name or a file")
+                                : std::string();
+          },
+          ""};
+}
+
+void add_system_options(CLI::App& command, CommonOptions& options) {
+  command.add_option("--model", options.model, "preset or Hugging Face config.json")
+      ->check(not_empty())
+      ->capture_default_str();
+  command.add_option("--cluster", options.cluster, "preset (a800-64, h100-1024, ...) or JSON file")
+      ->check(not_empty())
+      ->capture_default_str();
+  command
+      .add_option("--profile", options.profile,
+                  "preset or HDF5 file [default: the one for this model and device]")
+      ->check(not_empty());
+  command
+      .add_option_function<std::string>(
+          "--memory-model",
+          [&options](const std::string& text) {
+            options.memory_model =
+                text == "composed" ? MemoryModel::composed : MemoryModel::published;
+          },
+          "published (the authors' formula) or composed (what is alive) [published]")
+      ->check(CLI::IsMember({"published", "composed"}));
+}
+
+void add_batch_options(CLI::App& command, CommonOptions& options) {
+  CLI::Option* tokens =
+      command
+          .add_option("--tokens-per-batch", options.tokens_per_batch,
+                      fmt::format("tokens of a global batch [{}]", kDefaultTokensPerBatch))
+          ->check(whole_number(1, kMostTokens));
+  command
+      .add_option("--sequences-per-batch", options.sequences_per_batch,
+                  "sequences of a global batch, instead of a token budget")
+      ->check(whole_number(1, kMostSequences))
+      ->excludes(tokens);
+}
+
+void add_context_options(CLI::App& command, CommonOptions& options) {
+  command.add_option("--context", options.context, "longest sequence trained, in tokens")
+      ->check(whole_number(1, kMostContext))
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--over-context",
+          [&options](const std::string& text) { options.over_context = parse_over_context(text); },
+          "longer sequences: error, truncate, split or drop (counted) [error]")
+      ->check(CLI::IsMember({"error", "truncate", "split", "drop"}));
+}
+
+void add_format_options(CLI::App& command, CommonOptions& options) {
+  CLI::Option* json = command.add_flag("--json", options.json, "print JSON");
+  command.add_flag("--csv", options.csv, "print the main table as CSV")->excludes(json);
+  command.add_flag("--reproducible", options.reproducible,
+                   "leave measured times out: the same bytes for the same seed");
+}
+
+}  // namespace
+
+CLI::Validator whole_number(std::uint64_t low, std::uint64_t high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    std::uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    // The option's own conversion reads a leading zero as octal.
+    const bool plain = stop == end && (text.size() == 1 || text.front() != '0');
+    if (error == std::errc() && plain && value >= low && value <= high) return {};
+    return fmt::format("'{}' is not a whole number from {} to {}", text, low, high);
+  };
+  return {check, ""};
+}
+
+CLI::Validator finite_number(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    double value = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && std::isfinite(value) && value >= low &&
+        value <= high) {
+      return {};
+    }
+    return fmt::format("'{}' is not a number from {} to {}", text, low, high);
+  };
+  return {check, ""};
+}
+
+void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
+  const auto has = [which](Has one) {
+    return (static_cast<unsigned>(which) & static_cast<unsigned>(one)) != 0;
+  };
+  if (has(Has::system)) add_system_options(command, options);
+  if (has(Has::trace)) {
+    command.add_option("--trace", options.trace, "sequence lengths: preset or file")
+        ->check(not_empty())
+        ->required();
+  }
+  if (has(Has::batch)) add_batch_options(command, options);
+  if (has(Has::context)) add_context_options(command, options);
+  if (has(Has::max_tokens)) {
+    command
+        .add_option("--max-tokens", options.max_tokens,
+                    "cap on the tokens of a micro-batch [what memory holds]")
+        ->check(whole_number(1, kMostTokens));
+  }
+  if (has(Has::iterations)) {
+    command.add_option("--iterations", options.iterations, "batches drawn from the trace")
+        ->check(whole_number(1, kMostIterations))
+        ->capture_default_str();
+  }
+  if (has(Has::policies)) {
+    command.add_option_function<std::string>(
+        "--policies", [&options](const std::string& text) { options.policies = split_names(text); },
+        "names separated by commas; the first is the baseline");
+  }
+  if (has(Has::communication)) {
+    command.add_flag("--no-communication", options.no_communication,
+                     "count computation alone: no transfer takes time");
+  }
+  if (has(Has::seed)) {
+    command.add_option("--seed", options.seed, "of everything drawn at random")
+        ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))
+        ->capture_default_str();
+  }
+  if (has(Has::threads)) {
+    options.threads = std::clamp<unsigned>(std::thread::hardware_concurrency(), 1, kMostThreads);
+    command.add_option("--threads", options.threads, "worker threads [every core]")
+        ->check(whole_number(1, kMostThreads));
+  }
+  if (has(Has::format)) add_format_options(command, options);
+  if (has(Has::output)) {
+    command.add_option("-o,--output", options.output, "file to write, whole or not at all")
+        ->check(not_empty());
+  }
+}
+
+SamplerOptions sampler_options(const CommonOptions& options) {
+  SamplerOptions result;
+  result.tokens_per_batch = options.tokens_per_batch;
+  result.sequences_per_batch = options.sequences_per_batch;
+  if (result.tokens_per_batch == 0 && result.sequences_per_batch == 0) {
+    result.tokens_per_batch = kDefaultTokensPerBatch;
+  }
+  result.context = options.context;
+  result.over_context = options.over_context;
+  result.seed = options.seed;
+  return result;
+}
+
+}  // namespace hydraulis

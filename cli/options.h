@@ -1,0 +1,68 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "costmodel/cost_model.h"
+#include "traces/sampler.h"
+
+namespace hydraulis {
+
+/// Values of the options that mean the same in every subcommand. Whole numbers are checked for
+/// their range while parsing; names (models, traces, policies) where they are loaded.
+struct CommonOptions {
+  std::string model = "llama-32b";  ///< preset or Hugging Face config.json
+  std::string cluster = "a800-64";  ///< preset or cluster JSON
+  std::string profile;              ///< preset or HDF5; empty: the one that fits model and cluster
+  MemoryModel memory_model = MemoryModel::published;
+  std::string trace;                      ///< preset or file
+  std::uint64_t tokens_per_batch = 0;     ///< 0: not given
+  std::uint64_t sequences_per_batch = 0;  ///< 0: not given
+  std::uint64_t context = 32768;          ///< longest sequence, tokens
+  OverContext over_context = OverContext::error;
+  std::uint64_t max_tokens = 0;  ///< cap on a micro-batch, tokens; 0: memory alone decides
+  std::uint64_t iterations = 100;
+  std::vector<std::string> policies;  ///< as named, in order
+  bool no_communication = false;
+  std::uint64_t seed = 0;
+  unsigned threads = 1;  ///< default: every core
+  bool json = false;
+  bool csv = false;
+  bool reproducible = false;
+  std::string output;  ///< -o; empty: not given
+};
+
+/// Which of the common options a subcommand has; join with '|'.
+enum class Has : unsigned {
+  system = 1u << 0,         ///< --model --cluster --profile --memory-model
+  trace = 1u << 1,          ///< --trace (required)
+  batch = 1u << 2,          ///< --tokens-per-batch --sequences-per-batch
+  context = 1u << 3,        ///< --context --over-context
+  max_tokens = 1u << 4,     ///< --max-tokens
+  iterations = 1u << 5,     ///< --iterations
+  policies = 1u << 6,       ///< --policies
+  communication = 1u << 7,  ///< --no-communication
+  seed = 1u << 8,           ///< --seed
+  threads = 1u << 9,        ///< --threads
+  format = 1u << 10,        ///< --json --csv --reproducible
+  output = 1u << 11,        ///< -o, --output
+};
+constexpr Has operator|(Has left, Has right) {
+  return static_cast<Has>(static_cast<unsigned>(left) | static_cast<unsigned>(right));
+}
+
+/// Adds the common options named by `which` to a subcommand. `options` must outlive the parse.
+void add_common_options(CLI::App& command, CommonOptions& options, Has which);
+
+/// The sampler settings of the options; neither budget given means 200,000 tokens a batch.
+SamplerOptions sampler_options(const CommonOptions& options);
+
+/// Checks that an option's text is a whole number in [low, high], in plain decimal digits.
+CLI::Validator whole_number(std::uint64_t low, std::uint64_t high);
+
+/// Checks that an option's text is a finite number in [low, high].
+CLI::Validator finite_number(double low, double high);
+
+}  // namespace hydraulis
