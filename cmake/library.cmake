@@ -3,6 +3,7 @@
 # included from the project root ("planner/strategy.h").
 function(hydraulis_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   if(sources)
     set(visibility PUBLIC)
     add_library(hydraulis_${name} STATIC ${sources})
@@ -11,6 +12,9 @@ function(hydraulis_library name)
     add_library(hydraulis_${name} INTERFACE)
   endif()
   add_library(hydraulis::${name} ALIAS hydraulis_${name})
+  # Target all_verify_interface_header_sets compiles each header alone.
+  target_sources(hydraulis_${name} ${visibility} FILE_SET HEADERS
+    BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
   target_include_directories(hydraulis_${name} ${visibility} ${PROJECT_SOURCE_DIR})
   target_link_libraries(hydraulis_${name} ${visibility} ${ARGN})
 endfunction()

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The case study from nothing: installs what is missing, builds the command, plans LLaMA-32B on 64
+# A800 at 32K context with 200,000 tokens a batch, and simulates 100 iterations under every system:
+# on the token lengths of real web pages and on lengths drawn like CommonCrawl's.
+# Outputs go to out/quickstart; nothing else is written but the build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tests/install_packages.sh build
+build=build/release
+mkdir -p build
+log=build/quickstart.log
+build_command() {
+  # A tree already set up for the tests is used as it is.
+  [ -f $build/build.ninja ] ||
+    cmake --preset release -DHYDRAULIS_TESTS=OFF -DHYDRAULIS_BENCHMARKS=OFF || return 1
+  cmake --build $build -j "$(nproc)" --target hydraulis
+}
+echo "building $build/hydraulis (log: $log)"
+if ! build_command >"$log" 2>&1; then
+  tail -n 30 "$log" >&2
+  exit 1
+fi
+hydraulis=$build/hydraulis
+
+system=(--model llama-32b --cluster a800-64)
+batches=(--tokens-per-batch 200000 --context 32768 --over-context truncate)
+for trace in web-gpt2 commoncrawl; do
+  out=out/quickstart/$trace
+  mkdir -p "$out"
+  printf '\n== %s: the strategy set\n' "$trace"
+  "$hydraulis" plan "${system[@]}" --trace "$trace" "${batches[@]}" -o "$out/plan.json" |
+    tee "$out/plan.txt"
+  printf '\n== %s: 100 iterations under every system\n' "$trace"
+  "$hydraulis" compare --policies static-pack,static-pad,hydraulis-static,hydraulis \
+    --plan "$out/plan.json" --trace "$trace" "${batches[@]}" --iterations 100 |
+    tee "$out/compare.txt"
+  printf '\n== %s: the strategies chosen over time\n' "$trace"
+  "$hydraulis" simulate --plan "$out/plan.json" --trace "$trace" "${batches[@]}" \
+    --iterations 100 --timeline "$out/timeline.json" | tee "$out/simulate.txt"
+done
+
+cat <<END
+
+Outputs, for each trace, in out/quickstart:
+  plan.json      the strategy set (plan.txt: the same for people)
+  compare.txt    the systems side by side
+  simulate.txt   the iterations and the strategies chosen
+  timeline.json  one iteration; open it at https://ui.perfetto.dev
+END
