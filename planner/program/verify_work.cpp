@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "planner/program/verify.h"
+
+namespace hydraulis::detail {
+namespace {
+
+/// Whatever must have finished before an instruction of the stage may start.
+class Order {
+ public:
+  explicit Order(const Stage& stage) : stage_(stage), previous_(stage.instructions.size(), -1) {
+    std::vector<int> last(kStreams, -1);
+    for (std::size_t i = 0; i < stage.instructions.size(); ++i) {
+      int& before = last[static_cast<int>(stage.instructions[i].stream)];
+      previous_[i] = before;
+      before = static_cast<int>(i);
+    }
+  }
+
+  /// Marks everything that `instruction` waits for, at any distance inside the stage.
+  std::vector<bool> ancestors(int instruction) const {
+    std::vector<bool> marked(previous_.size(), false);
+    std::vector<int> open{instruction};
+    const auto visit = [&](int before) {
+      if (before < 0 || marked[before]) return;
+      marked[before] = true;
+      open.push_back(before);
+    };
+    while (!open.empty()) {
+      const int current = open.back();
+      open.pop_back();
+      visit(previous_[current]);
+      for (const int before : stage_.instructions[current].depends_on) visit(before);
+    }
+    return marked;
+  }
+
+  bool waits(int instruction, int before) const {
+    const Instruction& what = stage_.instructions[instruction];
+    if (before < instruction && what.stream == stage_.instructions[before].stream) return true;
+    const std::vector<int>& direct = what.depends_on;
+    if (std::find(direct.begin(), direct.end(), before) != direct.end()) return true;
+    return ancestors(instruction)[before];
+  }
+
+ private:
+  const Stage& stage_;
+  std::vector<int> previous_;
+};
+
+/// Where a stage does what with each micro-batch.
+class StageWork {
+ public:
+  StageWork(const Program& program, int index, Problems& problems)
+      : program_(program),
+        stage_(program.stages[index]),
+        index_(index),
+        order_(stage_),
+        problems_(problems) {
+    for (std::size_t i = 0; i < stage_.instructions.size(); ++i) {
+      const Instruction& instruction = stage_.instructions[i];
+      where_[{instruction.op, instruction.micro_batch}].push_back(static_cast<int>(i));
+    }
+  }
+
+  void check() {
+    const PipelineProgram& pipeline = program_.pipelines[stage_.pipeline];
+    const int micro_batches = static_cast<int>(pipeline.micro_batches.size());
+    for (int m = 0; m < micro_batches; ++m) check_micro_batch(m, pipeline.scheme.pp);
+    check_ends();
+  }
+
+ private:
+  const std::vector<int>& all(Op op, int micro_batch) { return where_[{op, micro_batch}]; }
+
+  /// The only instruction of its kind, or -1 after saying what is wrong.
+  int only(Op op, int micro_batch) {
+    const std::vector<int>& found = all(op, micro_batch);
+    if (found.size() == 1) return found.front();
+    std::string what = to_string(op);
+    if (micro_batch >= 0) what += fmt::format(" of micro-batch {}", micro_batch);
+    problems_.add(
+        fmt::format("work: stage {} has {} {} times, expected once", index_, what, found.size()));
+    return -1;
+  }
+
+  void expect_after(int later, int earlier) {
+    if (later < 0 || earlier < 0 || order_.waits(later, earlier)) return;
+    problems_.add(fmt::format("work: {} does not wait for {}", describe(program_, index_, later),
+                              describe(program_, index_, earlier)));
+  }
+
+  void check_micro_batch(int m, int stages) {
+    const bool first = stage_.index == 0;
+    const bool last = stage_.index + 1 == stages;
+    const int forward = only(Op::forward, m);
+    const bool in_parts =
+        !all(Op::backward_input, m).empty() || !all(Op::backward_weight, m).empty();
+    if (in_parts && !all(Op::backward, m).empty()) {
+      problems_.add(fmt::format(
+          "work: stage {} runs the backward of micro-batch {} whole and in parts", index_, m));
+    }
+    const int backward = only(in_parts ? Op::backward_input : Op::backward, m);
+    expect_after(backward, forward);
+    if (in_parts) expect_after(only(Op::backward_weight, m), backward);
+    if (!first) {
+      expect_after(forward, only(Op::receive_activation, m));
+      expect_after(only(Op::send_gradient, m), backward);
+    }
+    if (!last) {
+      expect_after(only(Op::send_activation, m), forward);
+      expect_after(backward, only(Op::receive_gradient, m));
+    }
+  }
+
+  /// Parameters before the first forward, reduction after the last backward, then norm and step.
+  void check_ends() {
+    const int norm = only(Op::gradient_norm, -1);
+    const int step = only(Op::optimizer_step, -1);
+    expect_after(step, norm);
+    std::vector<int> gathers, forwards, backwards, reduces;
+    for (int i = 0; i < static_cast<int>(stage_.instructions.size()); ++i) {
+      switch (stage_.instructions[i].op) {
+        case Op::gather_parameters:
+          gathers.push_back(i);
+          break;
+        case Op::forward:
+          forwards.push_back(i);
+          break;
+        case Op::backward:
+        case Op::backward_weight:
+          backwards.push_back(i);
+          break;
+        case Op::reduce_gradients:
+          reduces.push_back(i);
+          break;
+        default:
+          break;
+      }
+    }
+    // Later forwards (or reductions) of the same stream follow the first one.
+    expect_all_before(first_of_each_stream(forwards), gathers);
+    expect_all_before(first_of_each_stream(reduces), backwards);
+    if (norm >= 0) expect_all_before({norm}, reduces);
+  }
+
+  std::vector<int> first_of_each_stream(const std::vector<int>& instructions) const {
+    std::vector<int> firsts;
+    std::set<Stream> met;
+    for (const int i : instructions) {
+      if (met.insert(stage_.instructions[i].stream).second) firsts.push_back(i);
+    }
+    return firsts;
+  }
+
+  void expect_all_before(const std::vector<int>& later, const std::vector<int>& earlier) {
+    for (const int i : later) {
+      const std::vector<bool> done = order_.ancestors(i);
+      for (const int before : earlier) {
+        if (done[before]) continue;
+        problems_.add(fmt::format("work: {} does not wait for {}", describe(program_, index_, i),
+                                  describe(program_, index_, before)));
+      }
+    }
+  }
+
+  const Program& program_;
+  const Stage& stage_;
+  int index_;
+  Order order_;
+  Problems& problems_;
+  std::map<std::pair<Op, int>, std::vector<int>> where_;
+};
+
+std::vector<int> instructions_of(const Stage& stage, Op op) {
+  std::vector<int> found;
+  for (int i = 0; i < static_cast<int>(stage.instructions.size()); ++i) {
+    if (stage.instructions[i].op == op) found.push_back(i);
+  }
+  return found;
+}
+
+void verify_channel(const Program& program, int sender, Op send, int receiver, Op receive,
+                    Problems& problems) {
+  const std::vector<int> sends = instructions_of(program.stages[sender], send);
+  const std::vector<int> receives = instructions_of(program.stages[receiver], receive);
+  const std::size_t pairs = std::min(sends.size(), receives.size());
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const Instruction& out = program.stages[sender].instructions[sends[i]];
+    const Instruction& in = program.stages[receiver].instructions[receives[i]];
+    if (out.micro_batch != in.micro_batch) {
+      problems.add(fmt::format("messages: {} meets {}, which is another micro-batch",
+                               describe(program, sender, sends[i]),
+                               describe(program, receiver, receives[i])));
+      return;
+    }
+    if (out.intra_node_bytes != in.intra_node_bytes ||
+        out.inter_node_bytes != in.inter_node_bytes) {
+      problems.add(fmt::format(
+          "messages: {} sends {} bytes and {} receives {}", describe(program, sender, sends[i]),
+          out.intra_node_bytes + out.inter_node_bytes, describe(program, receiver, receives[i]),
+          in.intra_node_bytes + in.inter_node_bytes));
+    }
+  }
+  for (std::size_t i = pairs; i < sends.size(); ++i) {
+    problems.add(fmt::format("messages: {} has no receive", describe(program, sender, sends[i])));
+  }
+  for (std::size_t i = pairs; i < receives.size(); ++i) {
+    problems.add(fmt::format("messages: {} has no send", describe(program, receiver, receives[i])));
+  }
+}
+
+}  // namespace
+
+void verify_work(const Program& program, Problems& problems) {
+  for (int i = 0; i < static_cast<int>(program.stages.size()); ++i) {
+    StageWork(program, i, problems).check();
+  }
+}
+
+void verify_messages(const Program& program, Problems& problems) {
+  for (const PipelineProgram& pipeline : program.pipelines) {
+    for (int s = 0; s + 1 < pipeline.scheme.pp; ++s) {
+      const int here = pipeline.first_stage + s;
+      verify_channel(program, here, Op::send_activation, here + 1, Op::receive_activation,
+                     problems);
+      verify_channel(program, here + 1, Op::send_gradient, here, Op::receive_gradient, problems);
+    }
+  }
+}
+
+}  // namespace hydraulis::detail
