@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+
 namespace hydraulis {
 
 /// A link as one device sees it, one direction.
@@ -35,12 +37,30 @@ struct ClusterSpec {
   LinkSpec inter_node;                ///< per device
   std::vector<TopologyLevel> levels;  ///< may be empty: a flat network
   std::string origin;                 ///< "data sheet", "measured", …
+  /// Where each figure comes from, and what looks wrong in a file (a bandwidth that is probably in
+  /// the other unit); for people.
+  std::vector<std::string> notes;
 
   int devices() const { return nodes * devices_per_node; }
 };
 
 /// A preset ("a800-64", "h100-1024", …: a device and any multiple of 8 devices from 8 to 1024, or
 /// fewer than 8 in one node) or a JSON file whose field names carry their units. Throws InputError.
+///
+///   {"name": "lab", "origin": "measured", "nodes": 8, "devices_per_node": 8,
+///    "device": {"name": "a800", "memory_gib": 80, "peak_bf16_teraflops": 312,
+///               "memory_bandwidth_gigabytes_per_second": 2039},
+///    "intra_node": {"bandwidth_gigabytes_per_second": 200, "latency_microseconds": 3.4},
+///    "inter_node": {"bandwidth_gigabits_per_second": 200, "latency_microseconds": 14},
+///    "levels": [{"name": "leaf", "nodes": 4, "oversubscription": 2, "latency_microseconds": 1}]}
+///
+/// A link gives its bandwidth, per device and in one direction, in exactly one of the two units;
+/// `inter_node` may be left out for one node, `levels`, `name`, `origin` and `notes` always.
 ClusterSpec load_cluster(const std::string& preset_or_path);
+
+/// The same from parsed JSON; `where` names the file in errors. Throws InputError.
+ClusterSpec parse_cluster(const Json& json, const std::string& where);
+/// The JSON form above.
+Json cluster_json(const ClusterSpec& cluster);
 
 }  // namespace hydraulis

@@ -1,0 +1,180 @@
+#include "costmodel/cluster_spec.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "costmodel/presets/clusters.h"
+
+namespace hydraulis {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kTera = 1e12;
+constexpr double kMicro = 1e-6;
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr int kMostNodes = 1 << 17;
+constexpr int kMostDevicesPerNode = 1 << 10;
+constexpr int kMostDevices = 1 << 20;
+/// The fastest network card sold for one device today carries 800 Gb/s.
+constexpr double kFastestNetworkPerDevice = 100 * kGiga;
+
+double not_negative(JsonFields& fields, const std::string& field, double fallback) {
+  const double value = fields.number_or(field, fallback);
+  if (value < 0) throw InputError("{} is {}, expected 0 or more", fields.name(field), value);
+  return value;
+}
+
+LinkSpec parse_link(const Json& json, const std::string& where, const std::string& path) {
+  JsonFields fields(json, where, path);
+  const std::string bytes = "bandwidth_gigabytes_per_second";
+  const std::string bits = "bandwidth_gigabits_per_second";
+  const bool in_bytes = fields.has(bytes);
+  const bool in_bits = fields.has(bits);
+  if (in_bytes == in_bits) {
+    throw InputError("{}: field '{}' has {}, expected exactly one of {} and {}", where, path,
+                     in_bytes ? "both bandwidths" : "no bandwidth", bytes, bits);
+  }
+  LinkSpec link;
+  link.bandwidth_bytes_per_second =
+      in_bytes ? fields.positive(bytes) * kGiga : fields.positive(bits) * kGiga / 8;
+  link.latency_seconds = not_negative(fields, "latency_microseconds", 0) * kMicro;
+  fields.finish();
+  return link;
+}
+
+DeviceSpec parse_device(const Json& json, const std::string& where) {
+  JsonFields fields(json, where, "device");
+  DeviceSpec device;
+  device.name = fields.text("name");
+  device.memory_bytes = fields.positive("memory_gib") * kGiB;
+  device.peak_flops = fields.positive("peak_bf16_teraflops") * kTera;
+  device.memory_bandwidth_bytes_per_second =
+      fields.positive("memory_bandwidth_gigabytes_per_second") * kGiga;
+  fields.finish();
+  return device;
+}
+
+std::vector<TopologyLevel> parse_levels(const Json& json, const std::string& where, int nodes) {
+  if (!json.is_array()) throw InputError("{}: field 'levels' is not a list", where);
+  std::vector<TopologyLevel> levels;
+  int below = 1;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    JsonFields fields(json[i], where, fmt::format("levels[{}]", i));
+    TopologyLevel level;
+    level.name = fields.text("name");
+    level.nodes = static_cast<int>(fields.integer("nodes", below, nodes));
+    level.oversubscription = fields.number_or("oversubscription", 1);
+    if (level.oversubscription < 1) {
+      throw InputError("{} is {}, expected 1 or more", fields.name("oversubscription"),
+                       level.oversubscription);
+    }
+    level.latency_seconds = not_negative(fields, "latency_microseconds", 0) * kMicro;
+    fields.finish();
+    below = level.nodes;
+    levels.push_back(level);
+  }
+  return levels;
+}
+
+/// Bandwidths that were probably given in the other unit are kept but said aloud.
+void note_suspicious(ClusterSpec& cluster) {
+  if (cluster.nodes < 2) return;
+  const double inter = cluster.inter_node.bandwidth_bytes_per_second;
+  const double intra = cluster.intra_node.bandwidth_bytes_per_second;
+  if (inter > kFastestNetworkPerDevice) {
+    cluster.notes.push_back(fmt::format(
+        "suspicious: inter_node is {:g} GB/s per device, more than an 800 Gb/s network card; "
+        "{:g} Gb/s would be {:g} GB/s (8 times less)",
+        inter / kGiga, inter / kGiga, inter / kGiga / 8));
+  } else if (inter > intra) {
+    cluster.notes.push_back(fmt::format(
+        "suspicious: inter_node ({:g} GB/s per device) is faster than intra_node ({:g} GB/s); "
+        "gigabits and gigabytes may have been mixed up",
+        inter / kGiga, intra / kGiga));
+  }
+}
+
+Json link_json(const LinkSpec& link) {
+  Json json;
+  json["bandwidth_gigabytes_per_second"] = link.bandwidth_bytes_per_second / kGiga;
+  json["latency_microseconds"] = link.latency_seconds / kMicro;
+  return json;
+}
+
+}  // namespace
+
+ClusterSpec parse_cluster(const Json& json, const std::string& where) {
+  JsonFields fields(json, where, "");
+  ClusterSpec cluster;
+  cluster.name = fields.text_or("name", where);
+  cluster.origin = fields.text_or("origin", "file");
+  cluster.nodes = static_cast<int>(fields.integer("nodes", 1, kMostNodes));
+  cluster.devices_per_node =
+      static_cast<int>(fields.integer("devices_per_node", 1, kMostDevicesPerNode));
+  if (std::int64_t{cluster.nodes} * cluster.devices_per_node > kMostDevices) {
+    throw InputError("{}: field 'nodes' gives {} devices in all, expected at most {}", where,
+                     std::int64_t{cluster.nodes} * cluster.devices_per_node, kMostDevices);
+  }
+  cluster.device = parse_device(fields.at("device"), where);
+  cluster.intra_node = parse_link(fields.at("intra_node"), where, "intra_node");
+  if (cluster.nodes > 1 || fields.has("inter_node")) {
+    cluster.inter_node = parse_link(fields.at("inter_node"), where, "inter_node");
+  } else {
+    cluster.inter_node = cluster.intra_node;
+  }
+  if (fields.has("levels")) {
+    cluster.levels = parse_levels(fields.at("levels"), where, cluster.nodes);
+  }
+  if (fields.has("notes")) {
+    const Json& notes = fields.at("notes");
+    if (!notes.is_array()) throw InputError("{}: field 'notes' is not a list of texts", where);
+    for (const Json& note : notes) {
+      if (!note.is_string()) throw InputError("{}: field 'notes' is not a list of texts", where);
+      cluster.notes.push_back(note.get<std::string>());
+    }
+  }
+  fields.finish();
+  if (cluster.notes.empty()) note_suspicious(cluster);
+  return cluster;
+}
+
+ClusterSpec load_cluster(const std::string& preset_or_path) {
+  if (auto preset = detail::cluster_preset(preset_or_path)) return *preset;
+  std::error_code ec;
+  if (!std::filesystem::exists(preset_or_path, ec)) {
+    throw InputError("cluster '{}': neither a preset nor a file; presets are {}", preset_or_path,
+                     detail::cluster_preset_names());
+  }
+  return parse_cluster(read_json_file(preset_or_path), preset_or_path);
+}
+
+Json cluster_json(const ClusterSpec& cluster) {
+  Json json;
+  json["name"] = cluster.name;
+  json["origin"] = cluster.origin;
+  json["nodes"] = cluster.nodes;
+  json["devices_per_node"] = cluster.devices_per_node;
+  Json& device = json["device"];
+  device["name"] = cluster.device.name;
+  device["memory_gib"] = cluster.device.memory_bytes / kGiB;
+  device["peak_bf16_teraflops"] = cluster.device.peak_flops / kTera;
+  device["memory_bandwidth_gigabytes_per_second"] =
+      cluster.device.memory_bandwidth_bytes_per_second / kGiga;
+  json["intra_node"] = link_json(cluster.intra_node);
+  json["inter_node"] = link_json(cluster.inter_node);
+  json["levels"] = Json::array();
+  for (const TopologyLevel& level : cluster.levels) {
+    Json entry;
+    entry["name"] = level.name;
+    entry["nodes"] = level.nodes;
+    entry["oversubscription"] = level.oversubscription;
+    entry["latency_microseconds"] = level.latency_seconds / kMicro;
+    json["levels"].push_back(entry);
+  }
+  json["notes"] = cluster.notes;
+  return json;
+}
+
+}  // namespace hydraulis
