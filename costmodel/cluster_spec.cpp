@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -83,16 +84,22 @@ void note_suspicious(ClusterSpec& cluster) {
   if (cluster.nodes < 2) return;
   const double inter = cluster.inter_node.bandwidth_bytes_per_second;
   const double intra = cluster.intra_node.bandwidth_bytes_per_second;
+  std::string note;
   if (inter > kFastestNetworkPerDevice) {
-    cluster.notes.push_back(fmt::format(
+    note = fmt::format(
         "suspicious: inter_node is {:g} GB/s per device, more than an 800 Gb/s network card; "
         "{:g} Gb/s would be {:g} GB/s (8 times less)",
-        inter / kGiga, inter / kGiga, inter / kGiga / 8));
+        inter / kGiga, inter / kGiga, inter / kGiga / 8);
   } else if (inter > intra) {
-    cluster.notes.push_back(fmt::format(
+    note = fmt::format(
         "suspicious: inter_node ({:g} GB/s per device) is faster than intra_node ({:g} GB/s); "
         "gigabits and gigabytes may have been mixed up",
-        inter / kGiga, intra / kGiga));
+        inter / kGiga, intra / kGiga);
+  }
+  // A file written by this project already carries its note.
+  const auto& notes = cluster.notes;
+  if (!note.empty() && std::find(notes.begin(), notes.end(), note) == notes.end()) {
+    cluster.notes.push_back(note);
   }
 }
 
@@ -136,7 +143,7 @@ ClusterSpec parse_cluster(const Json& json, const std::string& where) {
     }
   }
   fields.finish();
-  if (cluster.notes.empty()) note_suspicious(cluster);
+  note_suspicious(cluster);
   return cluster;
 }
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/json.h"
+
 namespace hydraulis {
 
 /// A dense LLaMA-style decoder.
@@ -31,8 +33,18 @@ std::int64_t head_parameters(const ModelSpec& model);
 /// Σs, causal attention by Σs². Recomputation and padding never count (MFU, not HFU).
 double training_flops(const ModelSpec& model, double sum_tokens, double sum_squares);
 
+/// Elements of the weight matrices of one decoder layer that multiply a token (no norms, biases).
+std::int64_t layer_matrix_elements(const ModelSpec& model);
+
 /// A preset name ("llama-32b", …) or the path of a Hugging Face config.json. Throws InputError;
 /// families it cannot represent are refused by name.
 ModelSpec load_model(const std::string& preset_or_path);
+
+/// The model of a parsed Hugging Face config.json: llama, qwen2, qwen3, and mistral without a
+/// sliding window; rotary scaling default, linear or llama3. `where` names the file in errors.
+ModelSpec parse_model_config(const Json& json, const std::string& where);
+
+/// Throws InputError naming the field when the sizes do not make a model (`where` says whose).
+void check_model(const ModelSpec& model, const std::string& where);
 
 }  // namespace hydraulis
