@@ -49,7 +49,12 @@ struct Profile {
 
 /// A preset shipped with the project ("a800-llama-32b", …) or an HDF5 file. Throws InputError.
 Profile load_profile(const std::string& preset_or_path);
+/// Writes the HDF5 form (docs/formats.md, "Profile"). Throws InputError.
 void write_profile(const Profile& profile, const std::filesystem::path& path);
+
+/// Throws InputError naming the field when a number is not finite, negative, or of a scheme that
+/// cannot be; `where` names the file. load_profile and write_profile call it.
+void check_profile(const Profile& profile, const std::string& where);
 
 /// Times and memory of a device nobody has measured, from its data sheet and the efficiency of the
 /// nearest measured one; every output that uses it says "analytic".
