@@ -83,6 +83,13 @@ std::int64_t max_tokens(const CostModel& model, const Scheme& scheme, int in_fli
 StageMemory stage_memory(const CostModel& model, const Scheme& scheme, int stage,
                          double live_tokens, double largest_micro_batch);
 
+/// Bytes per device at the scheme's fullest stage when every micro-batch has `tokens` tokens and
+/// `in_flight` of them (default pp) are alive at the first stage, by the chosen memory model;
+/// infinite where the published model has no constants for the scheme. max_tokens() is the most
+/// tokens for which this stays within memory_limit_bytes().
+double required_bytes(const CostModel& model, const Scheme& scheme, double tokens,
+                      int in_flight = 0);
+
 /// Bytes per device that a stage may use: the device's memory less the safety margin.
 double memory_limit_bytes(const CostModel& model);
 
