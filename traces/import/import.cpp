@@ -98,6 +98,11 @@ double ImportReport::mean_without_empty() const {
 const std::vector<Importer>& registered_importers() {
   static const std::vector<Importer> importers = {
       {"megatron-idx", {".idx"}, false, "index of a Megatron-LM token file", import_megatron_idx},
+      {"jsonl",
+       {".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst"},
+       true,
+       "one JSON object a line with a text field; may be compressed with gzip or zstd",
+       import_jsonl},
       {"lines",
        {".txt", ".txt.gz", ".txt.zst"},
        false,
