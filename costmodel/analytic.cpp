@@ -15,6 +15,7 @@ constexpr int kContextDegrees[] = {1, 2, 4, 8};
 constexpr int kTensorDegrees[] = {1, 2, 4, 8, 16};
 constexpr int kPipelineDegrees[] = {1, 2, 3, 4, 6, 8};
 constexpr double kBf16 = 2;
+constexpr int kHeadDimStep = 32;  ///< flash attention's kernels pad the head dimension to it
 constexpr double kMiB = 1024.0 * 1024.0;
 
 /// Collectives of one tensor-parallel group run as rings over all of a node's network cards at
@@ -94,7 +95,8 @@ IdealTimes ideal_times(const ModelSpec& model, const ClusterSpec& cluster, const
   const double layers = static_cast<double>(model.layers) / scheme.pp;
   const double peak = cluster.device.peak_flops;
   const double shards = static_cast<double>(scheme.tp) * scheme.cp;
-  const double query = static_cast<double>(model.heads) * model.head_dim;
+  const int padded = (model.head_dim + kHeadDimStep - 1) / kHeadDimStep * kHeadDimStep;
+  const double query = static_cast<double>(model.heads) * padded;
   IdealTimes ideal;
   // Flash attention's backward does five products where the forward does two: 1 + 2.5 forwards.
   ideal.attention_per_token2 = (again ? 4.5 : 3.5) * 2 * query * layers / (shards * peak);

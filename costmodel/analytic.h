@@ -20,11 +20,12 @@ struct Calibration {
   double attention_factor = 0;      ///< 1 / efficiency
   double matrix_factor = 0;         ///< 1 / efficiency
   double communication_factor = 0;  ///< 1 / share of the link's bandwidth
-  double seconds_per_layer = 0;  ///< constant of a micro-batch: launches, optimizer-free overhead
-  double mean_error_a = 0;       ///< mean |predicted/measured − 1| over the rows used
+  double seconds_per_layer = 0;     ///< constant of a micro-batch: kernel launches and the like
+  double mean_error_a = 0;          ///< mean |predicted/measured − 1| over the rows used
   double mean_error_b = 0;
   double mean_error_c = 0;
-  int rows = 0;
+  int rows = 0;            ///< rows used for b and c
+  int attention_rows = 0;  ///< rows used for a: those slower than the device's peak
 };
 const Calibration& calibration();
 

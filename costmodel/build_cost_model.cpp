@@ -109,6 +109,8 @@ int enough_devices(CostModel base, std::int64_t context) {
   if (found.longest > 0) {
     message += fmt::format("; a context of {} tokens fits, with {}", found.longest,
                            to_string(*found.roomiest));
+  } else {
+    message += "; no context fits, not even 128 tokens";
   }
   const int enough = enough_devices(base, context);
   message += enough > 0 ? fmt::format("; {} devices hold {} tokens", enough, context)
@@ -140,6 +142,18 @@ CostModel parts(const ModelSpec& model, const ClusterSpec& cluster, const Profil
   result.model = model;
   result.cluster = cluster;
   result.profile = profile;
+  if (profile.device != cluster.device.name) {
+    result.profile.limits.push_back(fmt::format(
+        "the times were taken on {}, the cluster's devices are {}: they are used as they "
+        "are",
+        profile.device, cluster.device.name));
+  }
+  if (model.vocab != profile.model.vocab) {
+    result.profile.limits.push_back(fmt::format(
+        "the times were taken with a vocabulary of {}, the model has {}: the head's share "
+        "is not corrected (memory is)",
+        profile.model.vocab, model.vocab));
+  }
   result.memory = memory;
   return result;
 }

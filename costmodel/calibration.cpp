@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "costmodel/analytic.h"
@@ -18,6 +20,12 @@ struct Sample {
 bool well_measured(const Profile& profile, const SchemeCoefficients& row) {
   const bool tight = profile.model.name == "llama-32b" && row.scheme.devices() == 2;
   return row.a > 0 && !tight;
+}
+
+/// A fitted quadratic term below what the device's peak allows is noise of the fit: short runs say
+/// nothing about attention.
+bool attention_possible(const Sample& sample) {
+  return sample.a > sample.ideal.attention_per_token2;
 }
 
 std::vector<Sample> samples() {
@@ -67,16 +75,21 @@ Calibration fit() {
   const std::vector<Sample> data = samples();
   Calibration result;
   result.rows = static_cast<int>(data.size());
+  std::vector<Sample> attention;
+  std::copy_if(data.begin(), data.end(), std::back_inserter(attention), attention_possible);
+  result.attention_rows = static_cast<int>(attention.size());
   result.attention_factor =
-      fit_one(data, [](const Sample& s) { return s.ideal.attention_per_token2 / s.a; });
+      fit_one(attention, [](const Sample& s) { return s.ideal.attention_per_token2 / s.a; });
+  for (const Sample& s : attention) {
+    const double a = result.attention_factor * s.ideal.attention_per_token2;
+    result.mean_error_a += std::abs(a / s.a - 1) / result.attention_rows;
+  }
   result.seconds_per_layer = fit_one(data, [](const Sample& s) { return s.ideal.layers / s.c; });
   fit_linear_part(data, result);
   for (const Sample& s : data) {
-    const double a = result.attention_factor * s.ideal.attention_per_token2;
     const double b = result.matrix_factor * s.ideal.matrices_per_token +
                      result.communication_factor * s.ideal.communication_per_token;
     const double c = result.seconds_per_layer * s.ideal.layers;
-    result.mean_error_a += std::abs(a / s.a - 1) / result.rows;
     result.mean_error_b += std::abs(b / s.b - 1) / result.rows;
     result.mean_error_c += std::abs(c / s.c - 1) / result.rows;
   }
