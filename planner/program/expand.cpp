@@ -53,7 +53,7 @@ class Expansion {
     if (stage_.has_head) backward_head(inputs, weights);
     for (layer_ = stage_.layer_end - 1; layer_ >= stage_.layer_begin; --layer_) {
       if (inputs && scheme_.recompute == Recompute::full) forward_layer(recompute);
-      if (inputs && scheme_.recompute == Recompute::selective) attend(recompute);
+      if (inputs && scheme_.recompute == Recompute::selective) recompute_cheap_parts();
       backward_layer(inputs, weights);
     }
     if (stage_.has_embedding && weights) embed(backward_weight);
@@ -161,6 +161,12 @@ class Expansion {
     gemm(down, pass, tokens_, model_.hidden, ffn_);
     scatter(down_collective, pass);
     element_wise(residual, pass, 3 * shard());
+  }
+
+  void recompute_cheap_parts() {
+    element_wise(attention_norm, recompute, 2 * shard());
+    element_wise(mlp_norm, recompute, 2 * shard());
+    element_wise(swiglu, recompute, 3 * tokens_ * ffn_);
   }
 
   void backward_layer(bool inputs, bool weights) {

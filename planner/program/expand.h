@@ -83,9 +83,9 @@ struct Operation {
 /// split products and reduce-scattered after row-split ones. Context parallelism splits every
 /// sequence evenly over cp; keys and values go round a ring while attention runs. The backward
 /// gathers the products' inputs once more for the weights' gradients. Recomputation (of the
-/// scheme) precedes each layer's backward: `full` the whole layer, `selective` the attention.
-/// Padding runs through everything but attention. Other instructions are one operation.
-/// Throws InputError when `stage` or `instruction` is out of range.
+/// scheme) precedes each layer's backward: `full` the whole layer, `selective` the norms and the
+/// gated product. Padding runs through everything but attention. Other instructions are one
+/// operation. Throws InputError when `stage` or `instruction` is out of range.
 std::vector<Operation> expand(const Program& program, const ModelSpec& model, int stage,
                               int instruction);
 

@@ -22,8 +22,8 @@ inline ModelSpec tiny_model() {
   return model;
 }
 
-/// A cluster with room for `max_tokens` tokens: with the published formula's other constants at
-/// zero, a pipeline of tp 1 holds exactly that many.
+/// A cost model with no times and a published memory model of made-up small numbers: it holds some
+/// thousand tokens of tiny_model().
 inline CostModel cost_model(const ModelSpec& model, int nodes, int devices_per_node,
                             OptimizerLayout optimizer) {
   CostModel cost;
@@ -35,7 +35,7 @@ inline CostModel cost_model(const ModelSpec& model, int nodes, int devices_per_n
   cost.optimizer = optimizer;
   cost.profile.model = model;
   cost.profile.memory.optimizer_share = 0.75;
-  cost.profile.memory.device_bound_bytes = 1024.0 * model.layers * model.hidden;
+  cost.profile.memory.device_bound_bytes = 8192.0 * model.layers * model.hidden;
   for (const int tp : {1, 2, 4, 8, 16}) cost.profile.memory.activation_bytes_by_tp[tp] = tp;
   return cost;
 }
