@@ -73,6 +73,39 @@ TraceStatistics compute_statistics(const LengthTrace& trace) {
     result.buckets.push_back(low);
     low = {};
   }
+  for (auto* group : {&result.octaves, &result.buckets}) {
+    for (auto& bucket : *group) {
+      bucket.sequence_share = static_cast<double>(bucket.sequences) / documents;
+      bucket.token_share = static_cast<double>(bucket.tokens) / static_cast<double>(result.tokens);
+    }
+  }
+  return result;
+}
+
+LengthTrace apply_over_context(const LengthTrace& trace, std::uint64_t context, OverContext policy,
+                               OverContextCounts& counts) {
+  SamplerOptions options;
+  options.sequences_per_batch = 1;
+  options.context = context;
+  options.over_context = policy;
+  options.shuffle = false;
+  const Sampler check(trace, options);  // refuses what the policy cannot serve
+  counts = {};
+  LengthTrace result = trace;
+  result.lengths.clear();
+  for (const std::uint64_t length : trace.lengths) {
+    std::uint64_t left = length;
+    if (context > 0 && length > context) {
+      ++counts.sequences;
+      for (; policy == OverContext::split && left > context; left -= context) {
+        result.lengths.push_back(static_cast<std::uint32_t>(context));
+      }
+      if (policy == OverContext::truncate) left = context;
+      if (policy == OverContext::drop) left = 0;
+      if (policy != OverContext::split) counts.tokens_removed += length - left;
+    }
+    if (left > 0) result.lengths.push_back(static_cast<std::uint32_t>(left));
+  }
   return result;
 }
 
@@ -106,24 +139,19 @@ Json to_json(const TraceStatistics& statistics) {
 std::string draw_histogram(const TraceStatistics& statistics, int width) {
   double largest = 0;
   for (const auto& octave : statistics.octaves) {
-    largest = std::max(
-        largest, static_cast<double>(octave.sequences) / static_cast<double>(statistics.sequences));
-    largest = std::max(largest,
-                       static_cast<double>(octave.tokens) / static_cast<double>(statistics.tokens));
+    largest = std::max({largest, octave.sequence_share, octave.token_share});
   }
   std::string text = fmt::format("{:>12}  {:<{}}  {}\n", "up to", "sequences", width + 8, "tokens");
   for (const auto& octave : statistics.octaves) {
-    const auto bar = [&](std::uint64_t part, std::uint64_t whole) {
-      const double share = static_cast<double>(part) / static_cast<double>(whole);
+    const auto bar = [&](double share) {
       // Anything that is there gets at least one mark.
       const int marks =
-          part == 0 ? 0 : std::max(1, static_cast<int>(std::lround(share / largest * width)));
+          share == 0 ? 0 : std::max(1, static_cast<int>(std::lround(share / largest * width)));
       return fmt::format("{:5.1f} % {:<{}}", 100 * share,
                          std::string(static_cast<std::size_t>(marks), '#'), width);
     };
-    std::string line =
-        fmt::format("{:>12}  {}  {}", octave.upto, bar(octave.sequences, statistics.sequences),
-                    bar(octave.tokens, statistics.tokens));
+    std::string line = fmt::format("{:>12}  {}  {}", octave.upto, bar(octave.sequence_share),
+                                   bar(octave.token_share));
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "traces/length_trace.h"
+#include "traces/sampler.h"
 
 namespace hydraulis {
 
@@ -27,6 +28,8 @@ struct TraceStatistics {
     std::uint64_t upto = 0;  ///< tokens, inclusive; the bucket begins after the one before
     std::uint64_t sequences = 0;
     std::uint64_t tokens = 0;
+    double sequence_share = 0;  ///< of all sequences
+    double token_share = 0;     ///< of all tokens
   };
   /// Powers of two from 1,024 to 1,048,576, and on to the longest sequence if that is longer.
   std::vector<Bucket> buckets;
@@ -40,6 +43,11 @@ TraceStatistics compute_statistics(const LengthTrace& trace);
 
 /// The value of a quantile by name; InputError if there is none.
 std::uint32_t quantile(const TraceStatistics& statistics, const std::string& name);
+
+/// The trace as a policy for sequences over the context leaves it, in corpus order, with what it
+/// did in `counts`. Throws InputError as Sampler does.
+LengthTrace apply_over_context(const LengthTrace& trace, std::uint64_t context, OverContext policy,
+                               OverContextCounts& counts);
 
 /// JSON form: sequences, tokens, mean, max, quantiles{p50…}, buckets[{upto, sequences, tokens}] and
 /// more.

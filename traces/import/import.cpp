@@ -95,6 +95,23 @@ double ImportReport::mean_without_empty() const {
   return sequences() == 0 ? 0 : static_cast<double>(tokens) / static_cast<double>(sequences());
 }
 
+Json to_json(const ImportReport& report) {
+  return {{"format", report.format},
+          {"source", report.source},
+          {"tokenizer", report.tokenizer},
+          {"sequences", report.sequences()},
+          {"tokens", report.tokens},
+          {"mean", report.mean_without_empty()},
+          {"min", report.shortest},
+          {"max", report.longest},
+          {"documents_read", report.documents_read},
+          {"empty_documents", report.empty_documents},
+          {"mean_with_empty", report.mean_with_empty()},
+          {"bad_lines", report.bad_lines},
+          {"warnings", report.warnings},
+          {"notes", report.notes}};
+}
+
 const std::vector<Importer>& registered_importers() {
   static const std::vector<Importer> importers = {
       {"megatron-idx", {".idx"}, false, "index of a Megatron-LM token file", import_megatron_idx},

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "traces/length_trace.h"
 
 namespace hydraulis {
@@ -43,6 +44,8 @@ struct ImportReport {
   double mean_with_empty() const;     ///< tokens per document read
   double mean_without_empty() const;  ///< tokens per sequence kept
 };
+
+Json to_json(const ImportReport& report);
 
 /// A format that can be imported, for listings.
 struct ImportFormat {
