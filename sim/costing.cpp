@@ -1,0 +1,200 @@
+#include "sim/costing.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "base/error.h"
+
+namespace hydraulis {
+namespace {
+
+/// Steps of a tree over `members`: ⌈log₂ members⌉.
+int tree_steps(int members) {
+  return members > 1 ? std::bit_width(static_cast<unsigned>(members) - 1U) : 0;
+}
+
+void check(const CostModel& model, const CostingOptions& options) {
+  if (!(options.bandwidth_scale > 0) || !std::isfinite(options.bandwidth_scale)) {
+    throw InputError("bandwidth scale: {}; expected a number above 0", options.bandwidth_scale);
+  }
+  if (!(options.latency_scale >= 0) || !std::isfinite(options.latency_scale)) {
+    throw InputError("latency scale: {}; expected a number of at least 0", options.latency_scale);
+  }
+  const auto positive = [&](double value, const char* what) {
+    if (!(value > 0) || !std::isfinite(value)) {
+      throw InputError("cluster '{}': {} is {}; expected a number above 0", model.cluster.name,
+                       what, value);
+    }
+  };
+  if (options.no_communication) return;
+  positive(model.cluster.intra_node.bandwidth_bytes_per_second, "bandwidth inside a node");
+  if (model.cluster.nodes > 1) {
+    positive(model.cluster.inter_node.bandwidth_bytes_per_second, "bandwidth between nodes");
+  }
+  positive(model.cluster.device.memory_bandwidth_bytes_per_second, "memory bandwidth");
+}
+
+class Coster {
+ public:
+  Coster(const Program& program, const CostModel& model, const CostingOptions& options)
+      : program_(program), model_(model), options_(options) {
+    for (const PipelineProgram& pipeline : program.pipelines) {
+      auto& sizes = sizes_.emplace_back();
+      for (const MicroBatch& batch : pipeline.micro_batches) {
+        sizes.push_back({batch.sum_squares(), static_cast<double>(batch.tokens() + batch.padding)});
+      }
+    }
+    const double owned = std::ceil(static_cast<double>(parameter_count(model.model)) /
+                                   std::max(1, model.optimizer.devices()));
+    optimizer_seconds_ = owned * kOptimizerBytesPerParameter /
+                         model.cluster.device.memory_bandwidth_bytes_per_second;
+    global_seconds_ = 2 * options.latency_scale *
+                      (tree_steps(std::min(program.devices, program.devices_per_node)) *
+                           model.cluster.intra_node.latency_seconds +
+                       tree_steps(nodes()) * model.cluster.inter_node.latency_seconds);
+  }
+
+  std::vector<double> stage(const Stage& stage) {
+    const Scheme& scheme = program_.pipelines[stage.pipeline].scheme;
+    const std::optional<StageCost> cost = stage_cost(model_, scheme, stage.index);
+    if (!cost) {
+      throw InputError("profile '{}' has no times for the scheme {}", model_.profile.name,
+                       to_string(scheme));
+    }
+    std::vector<double> seconds;
+    seconds.reserve(stage.instructions.size());
+    for (const Instruction& instruction : stage.instructions) {
+      seconds.push_back(one(stage, *cost, instruction));
+    }
+    return seconds;
+  }
+
+ private:
+  struct Size {
+    double sum_squares;
+    double tokens;
+  };
+
+  int nodes() const {
+    return program_.devices_per_node > 0
+               ? (program_.devices + program_.devices_per_node - 1) / program_.devices_per_node
+               : 1;
+  }
+
+  double one(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
+    switch (instruction.op) {
+      case Op::forward:
+      case Op::recompute:
+        return kForwardShare * whole(stage, cost, instruction);
+      case Op::backward: {
+        const double both = whole(stage, cost, instruction);
+        return both - kForwardShare * both;
+      }
+      case Op::backward_input:
+      case Op::backward_weight: {
+        const double both = whole(stage, cost, instruction);
+        return (both - kForwardShare * both) / 2;
+      }
+      default:
+        return options_.no_communication ? 0 : other(instruction);
+    }
+  }
+
+  double other(const Instruction& instruction) const {
+    switch (instruction.op) {
+      case Op::send_activation:
+      case Op::receive_activation:
+      case Op::send_gradient:
+      case Op::receive_gradient:
+        return model_.profile.contains_pipeline_communication ? 0 : moved(instruction);
+      case Op::gather_parameters:
+      case Op::reduce_gradients:
+      case Op::all_to_all:
+        return moved(instruction);
+      case Op::gradient_norm:
+      case Op::barrier:
+        return global_seconds_;
+      case Op::optimizer_step:
+        return optimizer_seconds_;
+      default:
+        throw InputError("cluster '{}' describes no link to the host, so {} has no cost",
+                         model_.cluster.name, to_string(instruction.op));
+    }
+  }
+
+  double whole(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
+    const auto& sizes = sizes_[stage.pipeline];
+    const int index = instruction.micro_batch;
+    if (index < 0 || static_cast<std::size_t>(index) >= sizes.size()) {
+      throw InputError("pipeline {}: {} of micro-batch {}; expected one in [0, {})", stage.pipeline,
+                       to_string(instruction.op), index, sizes.size());
+    }
+    return cost.of(sizes[index].sum_squares, sizes[index].tokens);
+  }
+
+  double moved(const Instruction& instruction) const {
+    const ClusterSpec& cluster = model_.cluster;
+    const bool crosses = instruction.inter_node_bytes > 0;
+    const LinkSpec& far = crosses ? cluster.inter_node : cluster.intra_node;
+    double seconds = options_.latency_scale * far.latency_seconds * instruction.transfers;
+    seconds += static_cast<double>(instruction.intra_node_bytes) /
+               (options_.bandwidth_scale * cluster.intra_node.bandwidth_bytes_per_second);
+    if (crosses) {
+      seconds += static_cast<double>(instruction.inter_node_bytes) /
+                 (options_.bandwidth_scale * cluster.inter_node.bandwidth_bytes_per_second);
+    }
+    return seconds;
+  }
+
+  const Program& program_;
+  const CostModel& model_;
+  const CostingOptions& options_;
+  std::vector<std::vector<Size>> sizes_;  ///< [pipeline][micro-batch]
+  double optimizer_seconds_ = 0;
+  double global_seconds_ = 0;
+};
+
+}  // namespace
+
+Durations instruction_durations(const Program& program, const CostModel& model,
+                                const CostingOptions& options) {
+  check(model, options);
+  Coster coster(program, model, options);
+  Durations durations;
+  for (const Stage& stage : program.stages) durations.seconds.push_back(coster.stage(stage));
+  return durations;
+}
+
+std::vector<std::string> costing_assumptions(const CostModel& model,
+                                             const CostingOptions& options) {
+  std::vector<std::string> lines;
+  const Profile& profile = model.profile;
+  std::string contained;
+  if (profile.contains_tensor_parallel_communication) contained = "tensor-parallel communication";
+  if (profile.contains_pipeline_communication) {
+    contained += std::string(contained.empty() ? "" : " and ") + "pipeline communication";
+  }
+  lines.push_back(fmt::format("times: profile '{}'{}, taken to contain {}", profile.name,
+                              profile.analytic ? " (analytic)" : "",
+                              contained.empty() ? "no communication" : contained));
+  if (options.no_communication) {
+    lines.push_back("network: none; transfers, resharding and the optimizer step take no time");
+    return lines;
+  }
+  const auto link = [&](const char* name, const LinkSpec& spec) {
+    return fmt::format("{} {:.4g} GB/s and {:.3g} us", name,
+                       options.bandwidth_scale * spec.bandwidth_bytes_per_second / 1e9,
+                       options.latency_scale * spec.latency_seconds * 1e6);
+  };
+  std::string network =
+      "network: per device and direction, " + link("inside a node", model.cluster.intra_node);
+  if (model.cluster.nodes > 1) network += ", " + link("between nodes", model.cluster.inter_node);
+  lines.push_back(network +
+                  (model.cluster.origin.empty() ? "" : " (" + model.cluster.origin + ")") +
+                  ", without contention");
+  return lines;
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "costmodel/cost_model.h"
+#include "planner/program/program.h"
+#include "sim/replay.h"
+
+namespace hydraulis {
+
+struct CostingOptions {
+  /// Only forward, backward and recomputation take time, as the planner's own makespan has it.
+  bool no_communication = false;
+  double bandwidth_scale = 1;  ///< of every link; positive
+  double latency_scale = 1;    ///< of every link; not negative
+};
+
+/// Bytes of device memory that one optimizer step moves for each parameter that a device owns:
+/// fp32 gradient, master copy and two moments read, the last three written back, and the bf16 copy
+/// written.
+inline constexpr double kOptimizerBytesPerParameter = 4 * 4 + 3 * 4 + 2;
+
+/// Seconds of every instruction:
+///   - forward: kForwardShare of the stage's time for the micro-batch (padding counts in its linear
+///     part), backward: the rest; backward_input and backward_weight: half of that each;
+///     recompute: as the forward;
+///   - send, receive: latency + bytes / bandwidth of the link; nothing when the profile says that
+///     its times contain them;
+///   - gather_parameters, reduce_gradients, all_to_all: latency · messages of the busiest device +
+///     its bytes / bandwidth, links inside a node and between nodes one after the other;
+///   - gradient_norm, barrier: twice (there and back) a tree over a node's devices and over nodes;
+///   - optimizer_step: bytes moved / memory bandwidth.
+/// Links are used without contention. Throws InputError when the profile does not know a scheme,
+/// for options out of range, and for offload and fetch (the cluster has no host link).
+Durations instruction_durations(const Program& program, const CostModel& model,
+                                const CostingOptions& options = {});
+
+/// What the times are taken to contain and which bandwidths are assumed, one statement a line, to
+/// be printed beside results.
+std::vector<std::string> costing_assumptions(const CostModel& model,
+                                             const CostingOptions& options = {});
+
+}  // namespace hydraulis

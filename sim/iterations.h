@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "costmodel/cost_model.h"
+#include "planner/batch_plan.h"
+#include "planner/program/lower.h"
+#include "sim/costing.h"
+#include "sim/replay.h"
+
+namespace hydraulis {
+
+struct IterationOptions {
+  CostingOptions costing;
+  LowerOptions lowering;
+  int threads = 1;  ///< iterations are independent; results are the same for any number
+  /// Stop (InfeasibleError) when a stage's high-water mark passes the device's memory. Applies to
+  /// the composed memory model; under `published` the plan's own limits have been kept already.
+  bool check_memory = true;
+  /// Called from the calling thread's or a worker's side, one call at a time, with the number of
+  /// iterations done.
+  std::function<void(std::size_t)> on_progress;
+};
+
+struct IterationResult {
+  double time_seconds = 0;
+  int strategy = 0;
+  std::uint64_t tokens = 0;                  ///< real ones: padding never counts
+  double bubble_share = 0;                   ///< all idle device time / (devices · time)
+  double exposed_communication_seconds = 0;  ///< mean over devices
+  double flops = 0;                          ///< model FLOPs of the real tokens
+  double mfu = 0;
+  double memory_bytes = 0;  ///< highest mark of any device; composed model, 0 under `published`
+  std::uint64_t events = 0;
+};
+
+struct RunSummary {
+  double mean_seconds = 0;
+  double p95_seconds = 0;  ///< nearest rank: the ⌈0.95·n⌉-th smallest
+  double tokens_per_second = 0;
+  double mfu = 0;                            ///< FLOPs of the run / (time · devices · peak)
+  double bubble_share = 0;                   ///< idle device time of the run / its device time
+  double exposed_communication_seconds = 0;  ///< mean per iteration and device
+  double memory_bytes = 0;                   ///< highest mark of the run
+  double wall_seconds = 0;                   ///< measured: what the simulation itself took
+  std::uint64_t events = 0;
+};
+
+struct RunResult {
+  std::vector<IterationResult> iterations;  ///< in the order of the plans
+  RunSummary summary;
+};
+
+/// One iteration in full: lowered, costed and replayed.
+struct SimulatedIteration {
+  Program program;
+  Replay replay;
+  IterationResult result;
+};
+
+/// Simulates one iteration (for its timeline: make_timeline(program, replay)).
+SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
+                                      const IterationOptions& options = {});
+
+/// Simulates a sequence of planned iterations. Errors name the iteration; of several, the earliest
+/// is reported, on any number of threads.
+RunResult simulate(const std::vector<BatchPlan>& plans, const CostModel& model,
+                   const IterationOptions& options = {});
+
+/// Mean, percentile and rates of a run on `devices` devices of `peak_flops` each.
+RunSummary summarise(const std::vector<IterationResult>& iterations, int devices,
+                     double peak_flops);
+
+}  // namespace hydraulis
