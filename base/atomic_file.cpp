@@ -19,6 +19,14 @@ AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
   if (fs::is_directory(target_, ec)) {
     throw InputError("{}: is a folder, expected a file name to write to", target_.string());
   }
+  // Renaming replaces what stands at the target: a link is followed, a device or pipe left alone.
+  if (fs::is_symlink(target_, ec)) {
+    const fs::path linked = fs::canonical(target_, ec);
+    if (!ec) target_ = linked;
+  }
+  if (fs::exists(target_, ec) && !fs::is_regular_file(target_, ec)) {
+    throw InputError("{}: is not a plain file, expected a file name to write to", target_.string());
+  }
   const fs::path folder = target_.has_parent_path() ? target_.parent_path() : fs::path(".");
   if (!fs::is_directory(folder, ec)) {
     throw InputError("{}: the folder {} does not exist", target_.string(), folder.string());

@@ -50,7 +50,19 @@ hid_t file_type<double>() {
   return H5T_IEEE_F64LE;
 }
 
-Hdf5Handle text_type() {
+/// UTF-8 text of a fixed number of bytes, filled up with zeros. Text of variable length would live
+/// in the file's global heap, which has no checksum: one damaged byte there can keep the library in
+/// an endless loop.
+Hdf5Handle fixed_text_type(std::size_t bytes) {
+  Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  H5Tset_size(type.get(), std::max<std::size_t>(bytes, 1));
+  H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
+  H5Tset_cset(type.get(), H5T_CSET_UTF8);
+  return type;
+}
+
+/// Variable-length text in memory, for files that other programs wrote.
+Hdf5Handle variable_text_type() {
   Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
   H5Tset_size(type.get(), H5T_VARIABLE);
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
@@ -107,7 +119,11 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
 
 Hdf5File Hdf5File::create(const std::filesystem::path& path, const std::string& shown_name) {
   silence_library();
-  Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+  // This format version checksums the file's own structures; the library can spin on a damaged
+  // file of the older one.
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+  Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
   if (!file.valid()) throw InputError("{}: cannot create the HDF5 file", shown_name);
   return {std::move(file), shown_name};
 }
@@ -157,8 +173,7 @@ void Hdf5File::write_attribute(const std::string& object, const std::string& nam
 
 void Hdf5File::set_attribute(const std::string& object, const std::string& name,
                              const std::string& value) {
-  const char* text = value.c_str();
-  write_attribute(object, name, text_type().get(), &text);
+  write_attribute(object, name, fixed_text_type(value.size()).get(), value.c_str());
 }
 
 void Hdf5File::set_attribute(const std::string& object, const std::string& name, double value) {
@@ -246,6 +261,7 @@ void Hdf5File::create_dataset(const std::string& dataset) {
   H5Pset_chunk(options.get(), 1, &kChunkElements);
   H5Pset_shuffle(options.get());
   H5Pset_deflate(options.get(), kDeflateLevel);
+  H5Pset_fletcher32(options.get());
   Hdf5Handle handle(H5Dcreate2(file_.get(), dataset.c_str(), file_type<T>(), space.get(),
                                H5P_DEFAULT, options.get(), H5P_DEFAULT),
                     H5Dclose);
@@ -332,16 +348,17 @@ std::vector<T> Hdf5File::read(const std::string& dataset, std::uint64_t begin,
 
 void Hdf5File::write_texts(const std::string& dataset, const std::vector<std::string>& values) {
   const hsize_t count = values.size();
-  std::vector<const char*> pointers;
-  pointers.reserve(values.size());
-  for (const auto& value : values) pointers.push_back(value.c_str());
-  const Hdf5Handle type = text_type();
+  std::size_t longest = 1;
+  for (const auto& value : values) longest = std::max(longest, value.size());
+  std::string cells(values.size() * longest, '\0');
+  for (std::size_t i = 0; i < values.size(); ++i) values[i].copy(&cells[i * longest], longest);
+  const Hdf5Handle type = fixed_text_type(longest);
   Hdf5Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose);
   Hdf5Handle handle(H5Dcreate2(file_.get(), dataset.c_str(), type.get(), space.get(), H5P_DEFAULT,
                                H5P_DEFAULT, H5P_DEFAULT),
                     H5Dclose);
   if (!handle.valid() || (count > 0 && H5Dwrite(handle.get(), type.get(), H5S_ALL, H5S_ALL,
-                                                H5P_DEFAULT, pointers.data()) < 0)) {
+                                                H5P_DEFAULT, cells.data()) < 0)) {
     throw InputError("{}: cannot write dataset {}", name_, dataset);
   }
 }
@@ -351,21 +368,37 @@ std::vector<std::string> Hdf5File::read_texts(const std::string& dataset) const 
   const std::uint64_t count = size(dataset);
   const Hdf5Handle stored(H5Dget_type(handle.get()), H5Tclose);
   constexpr std::uint64_t kMostTexts = 1u << 24;
-  if (H5Tget_class(stored.get()) != H5T_STRING || H5Tis_variable_str(stored.get()) <= 0 ||
-      count > kMostTexts) {
+  constexpr std::uint64_t kMostBytes = 1u << 28;
+  if (H5Tget_class(stored.get()) != H5T_STRING || count > kMostTexts) {
     throw InputError("{}: dataset {} does not hold texts", name_, dataset);
   }
   std::vector<std::string> values;
   if (count == 0) return values;
-  std::vector<char*> pointers(count, nullptr);
-  const Hdf5Handle type = text_type();
-  if (H5Dread(handle.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()) < 0) {
-    throw InputError("{}: dataset {} cannot be read: the file is damaged", name_, dataset);
-  }
+  const auto read_into = [&](const Hdf5Handle& type, void* target) {
+    if (H5Dread(handle.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, target) < 0) {
+      throw InputError("{}: dataset {} cannot be read: the file is damaged", name_, dataset);
+    }
+  };
   values.reserve(count);
-  for (char* pointer : pointers) values.emplace_back(pointer == nullptr ? "" : pointer);
-  const Hdf5Handle space(H5Dget_space(handle.get()), H5Sclose);
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, pointers.data());
+  if (H5Tis_variable_str(stored.get()) > 0) {
+    std::vector<char*> pointers(count, nullptr);
+    const Hdf5Handle type = variable_text_type();
+    read_into(type, pointers.data());
+    for (char* pointer : pointers) values.emplace_back(pointer == nullptr ? "" : pointer);
+    const Hdf5Handle space(H5Dget_space(handle.get()), H5Sclose);
+    H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, pointers.data());
+    return values;
+  }
+  const std::size_t longest = H5Tget_size(stored.get());
+  if (longest > kMostBytes / count) {
+    throw InputError("{}: dataset {} claims {} texts of {} bytes", name_, dataset, count, longest);
+  }
+  std::string cells(count * longest, '\0');
+  read_into(stored, cells.data());
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string cell = cells.substr(i * longest, longest);
+    values.push_back(cell.substr(0, cell.find('\0')));
+  }
   return values;
 }
 

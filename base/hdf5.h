@@ -73,7 +73,7 @@ class Hdf5File {
   std::vector<T> read(const std::string& dataset) const {
     return read<T>(dataset, 0, size(dataset));
   }
-  /// Variable-length UTF-8 strings.
+  /// UTF-8 strings, stored at the length of the longest; variable-length ones are read too.
   void write_texts(const std::string& dataset, const std::vector<std::string>& values);
   std::vector<std::string> read_texts(const std::string& dataset) const;
 

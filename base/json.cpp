@@ -14,7 +14,7 @@ Json read_json_file(const std::filesystem::path& path) {
   const std::string text = read_text_file(path);
   try {
     return Json::parse(text);
-  } catch (const Json::parse_error& e) {
+  } catch (const Json::exception& e) {  // a syntax error, or a number out of range
     std::string what = e.what();
     // Drop the library's own prefix; the position and the reason are what helps.
     if (const auto at = what.find("parse error"); at != std::string::npos) what = what.substr(at);
