@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "planner/proposal.h"
+
+namespace hydraulis {
+
+std::vector<SchemeOption> scheme_options(const CostModel& model, std::int64_t max_tokens_cap) {
+  if (max_tokens_cap < 0) {
+    throw InputError("cap on a micro-batch: {} tokens, expected 0 (no cap) or more",
+                     max_tokens_cap);
+  }
+  std::vector<SchemeOption> options;
+  for (const Scheme& scheme : known_schemes(model)) {
+    SchemeOption option{scheme, {}, max_tokens(model, scheme)};
+    if (max_tokens_cap > 0) option.max_tokens = std::min(option.max_tokens, max_tokens_cap);
+    bool known = true;
+    for (int stage = 0; stage < scheme.pp && known; ++stage) {
+      const auto cost = stage_cost(model, scheme, stage);
+      known = cost.has_value();
+      if (!known) break;
+      // Stages differ by their share of layers, so the slowest has the largest of each coefficient.
+      option.cost.a = std::max(option.cost.a, cost->a);
+      option.cost.b = std::max(option.cost.b, cost->b);
+      option.cost.c = std::max(option.cost.c, cost->c);
+    }
+    if (known) options.push_back(std::move(option));
+  }
+  return options;
+}
+
+std::vector<LengthCount> length_histogram(const LengthTrace& trace, std::int64_t context,
+                                          std::int64_t tokens_per_batch) {
+  if (trace.lengths.empty()) throw InputError("trace {}: holds no sequences", trace.source);
+  if (context < 1) throw InputError("context: {} tokens, expected at least 1", context);
+  if (tokens_per_batch < 0) {
+    throw InputError("tokens per batch: {}, expected 0 (the whole trace) or more",
+                     tokens_per_batch);
+  }
+  const auto longest = static_cast<std::uint32_t>(
+      std::min<std::int64_t>(context, std::numeric_limits<std::uint32_t>::max()));
+  std::vector<std::uint32_t> lengths(trace.lengths.size());
+  std::transform(trace.lengths.begin(), trace.lengths.end(), lengths.begin(),
+                 [&](std::uint32_t length) { return std::min(length, longest); });
+  std::sort(lengths.begin(), lengths.end());
+  std::vector<LengthCount> histogram;
+  double tokens = 0;
+  for (const std::uint32_t length : lengths) {
+    if (length == 0) continue;
+    if (histogram.empty() || histogram.back().length != length) histogram.push_back({length, 0});
+    histogram.back().count += 1;
+    tokens += length;
+  }
+  if (histogram.empty()) throw InputError("trace {}: every sequence is empty", trace.source);
+  if (tokens_per_batch > 0) {
+    const double scale = static_cast<double>(tokens_per_batch) / tokens;
+    for (LengthCount& entry : histogram) entry.count *= scale;
+  }
+  return histogram;
+}
+
+Proposal propose(const LengthTrace& trace, const CostModel& model, const ProposalOptions& options) {
+  ProposalProblem problem;
+  problem.context = options.context;
+  problem.histogram = length_histogram(trace, options.context, options.tokens_per_batch);
+  problem.schemes = scheme_options(model, options.max_tokens_cap);
+  problem.devices = model.cluster.devices();
+  problem.optimizer = model.optimizer;
+  // 128 tokens, the grain of max_tokens(), up to 512 grid points; coarser beyond.
+  problem.length_step = options.length_step != 0
+                            ? options.length_step
+                            : 128 * std::max<std::int64_t>(1, (options.context + 65535) / 65536);
+  // The search does not grow with the number of devices, so there is no reason for a coarser step.
+  problem.device_step = options.device_step != 0 ? options.device_step : 1;
+  problem.max_strategies = options.max_strategies;
+  return propose_strategies(problem);
+}
+
+}  // namespace hydraulis
