@@ -1,0 +1,99 @@
+#include "costmodel/cluster_spec.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/costmodel/expect_error.h"
+
+namespace hydraulis {
+namespace {
+
+Json example() { return cluster_json(load_cluster("a800-64")); }
+
+bool suspicious(const ClusterSpec& cluster) {
+  for (const std::string& note : cluster.notes) {
+    if (note.starts_with("suspicious")) return true;
+  }
+  return false;
+}
+
+TEST(ClusterSpec, Presets) {
+  const ClusterSpec a800 = load_cluster("a800-64");
+  EXPECT_EQ(a800.nodes, 8);
+  EXPECT_EQ(a800.devices(), 64);
+  EXPECT_DOUBLE_EQ(a800.inter_node.bandwidth_bytes_per_second, 25e9);
+  EXPECT_DOUBLE_EQ(a800.intra_node.bandwidth_bytes_per_second, 200e9);
+  for (const std::string device : {"a800", "a100", "h100", "h20", "h200"}) {
+    for (const std::string count : {"1", "4", "8", "16", "1024"}) {
+      const ClusterSpec cluster = load_cluster(device + "-" + count);
+      EXPECT_EQ(cluster.devices(), std::stoi(count));
+      EXPECT_EQ(cluster.device.name, device);
+      EXPECT_FALSE(suspicious(cluster));
+      EXPECT_FALSE(cluster.notes.empty());
+    }
+    for (const std::string count : {"0", "12", "1032", "x", "-8", "", "99999999999"}) {
+      EXPECT_THROW(load_cluster(device + "-" + count), InputError) << count;
+    }
+  }
+  expect_error<InputError>([] { load_cluster("b300-8"); }, {"b300-8", "a800-N"});
+}
+
+TEST(ClusterSpec, JsonRoundTrip) {
+  Json json = example();
+  json["levels"] = {
+      {{"name", "leaf"}, {"nodes", 4}, {"oversubscription", 2.0}, {"latency_microseconds", 1.0}}};
+  const ClusterSpec cluster = parse_cluster(json, "c.json");
+  ASSERT_EQ(cluster.levels.size(), 1u);
+  EXPECT_DOUBLE_EQ(cluster.levels[0].oversubscription, 2);
+  EXPECT_EQ(cluster_json(cluster), json);
+}
+
+TEST(ClusterSpec, GigabitsAndGigabytes) {
+  Json json = example();
+  json["inter_node"] = {{"bandwidth_gigabits_per_second", 200}, {"latency_microseconds", 5}};
+  const ClusterSpec cluster = parse_cluster(json, "c.json");
+  EXPECT_DOUBLE_EQ(cluster.inter_node.bandwidth_bytes_per_second, 25e9);
+  EXPECT_DOUBLE_EQ(cluster.inter_node.latency_seconds, 5e-6);
+  EXPECT_FALSE(suspicious(cluster));
+  // 200 Gb/s written as 200 GB/s: eight times too fast, kept but noted.
+  json["inter_node"] = {{"bandwidth_gigabytes_per_second", 200}};
+  EXPECT_TRUE(suspicious(parse_cluster(json, "c.json")));
+  json["intra_node"] = {{"bandwidth_gigabytes_per_second", 20}};
+  json["inter_node"] = {{"bandwidth_gigabytes_per_second", 25}};
+  EXPECT_TRUE(suspicious(parse_cluster(json, "c.json")));
+  json["inter_node"] = {{"bandwidth_gigabytes_per_second", 25},
+                        {"bandwidth_gigabits_per_second", 200}};
+  expect_error<InputError>([&] { parse_cluster(json, "c.json"); },
+                           {"c.json", "inter_node", "exactly one"});
+  json["inter_node"] = {{"latency_microseconds", 5}};
+  expect_error<InputError>([&] { parse_cluster(json, "c.json"); },
+                           {"c.json", "inter_node", "exactly one"});
+}
+
+TEST(ClusterSpec, BadFields) {
+  const auto refused = [](auto change, const std::vector<std::string>& parts) {
+    Json json = example();
+    change(json);
+    expect_error<InputError>([&] { parse_cluster(json, "c.json"); }, parts);
+  };
+  refused([](Json& j) { j["node"] = 8; }, {"c.json", "'node'"});
+  refused([](Json& j) { j.erase("nodes"); }, {"nodes", "missing"});
+  refused([](Json& j) { j["nodes"] = 0; }, {"nodes"});
+  refused([](Json& j) { j["nodes"] = 2.5; }, {"nodes"});
+  refused([](Json& j) { j["nodes"] = 1 << 17, j["devices_per_node"] = 1024; }, {"nodes"});
+  refused([](Json& j) { j["device"]["memory_gib"] = -1; }, {"device.memory_gib"});
+  refused([](Json& j) { j["device"]["memory_gb"] = 80; }, {"device.memory_gb"});
+  refused([](Json& j) { j["intra_node"]["bandwidth_gigabytes_per_second"] = 0; },
+          {"intra_node.bandwidth_gigabytes_per_second"});
+  refused([](Json& j) { j["intra_node"]["latency_microseconds"] = -1; }, {"latency_microseconds"});
+  refused([](Json& j) { j.erase("inter_node"); }, {"inter_node", "missing"});
+  refused([](Json& j) { j["levels"] = {{{"name", "leaf"}, {"nodes", 9}}}; }, {"levels[0].nodes"});
+  refused(
+      [](Json& j) {
+        j["levels"] = {{{"name", "l"}, {"nodes", 4}, {"oversubscription", 0.5}}};
+      },
+      {"levels[0].oversubscription"});
+  refused([](Json& j) { j = 3; }, {"c.json"});
+}
+
+}  // namespace
+}  // namespace hydraulis
