@@ -188,7 +188,7 @@ BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& 
   if (count == 0) throw InputError("the plan has no strategies");
   std::vector<double> bounds;
   for (const auto& pipelines : prepared.pipelines) {
-    bounds.push_back(makespan_lower_bound(pipelines, sequences));
+    bounds.push_back(makespan_lower_bound(pipelines, sequences, BoundEffort::quick));
   }
   std::vector<int> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -220,7 +220,16 @@ BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& 
       found = true;
     }
   }
-  best.set_lower_bound_seconds = bounds[static_cast<std::size_t>(order.front())];
+  // Only strategies that might still beat the plan hold the set's bound down: tighten those.
+  best.set_lower_bound_seconds = best.makespan_seconds;
+  for (const int strategy : order) {
+    double& bound = bounds[static_cast<std::size_t>(strategy)];
+    if (bound >= best.set_lower_bound_seconds && strategy != best.strategy) continue;
+    bound = makespan_lower_bound(prepared.pipelines[static_cast<std::size_t>(strategy)], sequences,
+                                 BoundEffort::whole_numbers, best.makespan_seconds);
+    best.set_lower_bound_seconds = std::min(best.set_lower_bound_seconds, bound);
+  }
+  best.lower_bound_seconds = bounds[static_cast<std::size_t>(best.strategy)];
   best.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return best;

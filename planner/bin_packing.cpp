@@ -145,43 +145,46 @@ std::vector<std::vector<int>> pack_fewest_bins(std::span<const std::int64_t> siz
   return best;
 }
 
-std::vector<std::vector<int>> pack_balanced(std::span<const std::int64_t> sizes,
-                                            std::span<const double> weights, std::int64_t capacity,
-                                            int bins) {
+std::vector<std::vector<int>> pack_to_shares(std::span<const std::int64_t> sizes,
+                                             std::span<const double> weights, std::int64_t capacity,
+                                             std::span<const double> shares) {
   std::vector<int> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](int x, int y) { return weights[x] > weights[y]; });
   struct Bin {
-    double weight;
+    double lacks;
     int index;
-    bool operator>(const Bin& other) const {
-      return weight != other.weight ? weight > other.weight : index > other.index;
+    bool operator<(const Bin& other) const {
+      return lacks != other.lacks ? lacks < other.lacks : index > other.index;
     }
   };
-  std::priority_queue<Bin, std::vector<Bin>, std::greater<>> lightest;
-  for (int bin = 0; bin < bins; ++bin) lightest.push({0.0, bin});
-  Bins result(static_cast<std::size_t>(bins));
-  std::vector<std::int64_t> used(static_cast<std::size_t>(bins), 0);
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::priority_queue<Bin> hungriest;
+  for (std::size_t bin = 0; bin < shares.size(); ++bin) {
+    hungriest.push({total * shares[bin], static_cast<int>(bin)});
+  }
+  Bins result(shares.size());
+  std::vector<std::int64_t> used(shares.size(), 0);
   std::vector<Bin> passed;
   constexpr std::size_t kMostPassed = 64;  // bins without room looked at per item
   for (const int item : order) {
     passed.clear();
     bool placed = false;
-    while (!lightest.empty() && passed.size() < kMostPassed) {
-      const Bin bin = lightest.top();
-      lightest.pop();
+    while (!hungriest.empty() && passed.size() < kMostPassed) {
+      const Bin bin = hungriest.top();
+      hungriest.pop();
       const auto index = static_cast<std::size_t>(bin.index);
       if (used[index] + sizes[item] <= capacity) {
         used[index] += sizes[item];
         result[index].push_back(item);
-        lightest.push({bin.weight + weights[item], bin.index});
+        hungriest.push({bin.lacks - weights[item], bin.index});
         placed = true;
         break;
       }
       passed.push_back(bin);
     }
-    for (const Bin& bin : passed) lightest.push(bin);
+    for (const Bin& bin : passed) hungriest.push(bin);
     if (!placed) return {};
   }
   return result;

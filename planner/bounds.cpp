@@ -5,6 +5,8 @@
 #include <limits>
 #include <vector>
 
+#include "planner/bubble.h"
+
 namespace hydraulis {
 namespace {
 
@@ -56,6 +58,7 @@ class Bound {
         stages_.push_back(binding_stage(pipeline));
       }
     }
+    most_work_in_one_.assign(groups_.size(), std::numeric_limits<double>::infinity());
     const std::size_t cells = groups_.size() * lengths_.size();
     seconds_.resize(cells);
     tokens_.resize(cells);
@@ -75,22 +78,41 @@ class Bound {
     }
   }
 
-  double compute() {
+  double compute(double enough, bool whole_numbers) {
     if (lengths_.empty()) return 0;
-    double bound = single_sequence();
-    if (!std::isfinite(bound)) return bound;
-    // Start from multipliers that price work by devices alone, with and without token prices.
-    std::vector<Multipliers> at(groups_.size());
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const double cap = static_cast<double>(groups_[g].cost->max_tokens);
-      at[g].work = groups_[g].cost->scheme.devices();
-      at[g].tokens = cap > 0 ? 0.5 * at[g].work * stages_[g].c / cap : 0;
+    const double single = single_sequence();
+    if (!std::isfinite(single)) return single;
+    const std::vector<int> unbranched(groups_.size(), -1);
+    std::vector<Multipliers> at;
+    double bound = single;
+    for (const Group& smallest : groups_) {
+      std::vector<Multipliers> start = starting_prices(smallest.cost->max_tokens);
+      const double value = least_time(start, single, unbranched);
+      if (at.empty() || value > bound) {
+        bound = value;
+        at = std::move(start);
+      }
     }
-    bound = std::max(bound, refine(at, bound));
-    return bound;
+    bound = refine(at, bound, enough, unbranched);
+    if (!whole_numbers || bound >= enough) return bound;
+    return branch(at, bound, enough);
   }
 
  private:
+  /// Prices to start from: work by devices and tokens by what memory makes them cost in constants,
+  /// on pipelines that hold at least `least_cap` tokens; nothing on the others, which long
+  /// sequences cannot use.
+  std::vector<Multipliers> starting_prices(std::int64_t least_cap) const {
+    std::vector<Multipliers> at(groups_.size());
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const std::int64_t cap = groups_[g].cost->max_tokens;
+      if (cap < least_cap || cap <= 0) continue;
+      at[g].work = groups_[g].cost->scheme.devices();
+      at[g].tokens = 0.5 * at[g].work * stages_[g].c / static_cast<double>(cap);
+    }
+    return at;
+  }
+
   /// The longest sequence passes every stage of some pipeline.
   double single_sequence() const {
     double bound = 0;
@@ -121,48 +143,61 @@ class Bound {
     return sum;
   }
 
-  /// Most that one pipeline of the group can contribute within T.
-  double supply(std::size_t g, const Multipliers& price, double T) const {
+  /// Most that one pipeline of the group can contribute within T with `low` to `high`
+  /// micro-batches.
+  double supply(std::size_t g, const Multipliers& price, double T, int low, int high) const {
     const Group& group = groups_[g];
     const double c = stages_[g].c;
-    const bool uniform = group.cost->uniform_stages();
-    const int p = uniform ? group.cost->scheme.pp : 1;
+    const int p = group.cost->uniform_stages() ? group.cost->scheme.pp : 1;
     const double cap = static_cast<double>(group.cost->max_tokens);
     double best = 0;
-    double idle = 1;  // (1−1/p)^v
-    constexpr int kMostMicroBatches = 100000;
-    for (int v = 1; v <= kMostMicroBatches; ++v) {
-      idle *= 1 - 1.0 / p;
-      const double ceiling = std::min(T * (1 - idle), T - (p - 1) * c);
-      const double work = ceiling - v * c;
-      if (work <= 0) {
-        // With more stages the geometric term still grows; with one, nothing more fits.
-        if (p == 1 || T - (p - 1) * c - v * c <= 0) break;
-        continue;
-      }
+    for (int v = low; v <= high; ++v) {
+      const double ceiling = std::min(T / least_bubble_factor(p, v), T - (p - 1) * c);
+      double work = ceiling - v * c;
+      if (v == 1) work = std::min(work, most_work_in_one_[g]);
+      if (work <= 0 && T - (p - 1) * c - v * c <= 0) break;
+      if (work <= 0) continue;
       const double tokens = std::min(v * cap, work / group.least_seconds_per_token);
       best = std::max(best, price.work * work + price.tokens * tokens);
-      // Once tokens are no longer limited by memory and the ceiling is flat, more only costs.
-      if (v * cap >= work / group.least_seconds_per_token && T * idle < 1e-3 * c) break;
-      if (p == 1 && v * cap >= work / group.least_seconds_per_token) break;
+      // Once memory no longer limits tokens and the bubble is gone, more only costs constants.
+      const bool all_tokens = v * cap >= work / group.least_seconds_per_token;
+      if (all_tokens && (p == 1 || T - ceiling < c)) break;
     }
     return best;
   }
 
-  /// Smallest T not excluded by these multipliers, found between `low` and an excluded-free `high`.
-  double least_time(const std::vector<Multipliers>& at, double low) const {
+  /// What all pipelines together can contribute within T. In a branch, `few[g]` pipelines of group
+  /// g have at most threshold_[g] micro-batches and the others more.
+  double total_supply(const std::vector<Multipliers>& at, double T,
+                      const std::vector<int>& few) const {
+    double sum = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (few[g] < 0) {
+        sum += groups_[g].count * supply(g, at[g], T, 1, kMostMicroBatches);
+        continue;
+      }
+      if (few[g] > 0) sum += few[g] * supply(g, at[g], T, 1, threshold_[g]);
+      if (few[g] < groups_[g].count) {
+        sum +=
+            (groups_[g].count - few[g]) * supply(g, at[g], T, threshold_[g] + 1, kMostMicroBatches);
+      }
+    }
+    return sum;
+  }
+
+  /// Largest T found that these multipliers exclude; at least `low`.
+  double least_time(const std::vector<Multipliers>& at, double low,
+                    const std::vector<int>& few) const {
     const double need = demand(at);
-    const auto excluded = [&](double T) {
-      double sum = 0;
-      for (std::size_t g = 0; g < groups_.size(); ++g)
-        sum += groups_[g].count * supply(g, at[g], T);
-      return sum < need * (1 - 1e-12);
-    };
+    const auto excluded = [&](double T) { return total_supply(at, T, few) < need * (1 - 1e-12); };
     if (!excluded(low)) return low;
     double high = low > 0 ? low : 1e-9;
+    // In a branch no time may be enough; a bound this far above the first needs no more proof.
+    const double limit = 2 * high;
     while (excluded(high)) {
       low = high;
-      high *= 1.3;
+      if (high > limit) return low;
+      high *= 1.1;
     }
     while (high - low > 1e-5 * high) {
       const double middle = 0.5 * (low + high);
@@ -172,12 +207,13 @@ class Bound {
   }
 
   /// Coordinate search on the logarithms of the multipliers: every point visited is a proof.
-  double refine(std::vector<Multipliers>& at, double floor) const {
-    double best = least_time(at, floor);
+  double refine(std::vector<Multipliers>& at, double floor, double enough,
+                const std::vector<int>& few) const {
+    double best = least_time(at, floor, few);
     const auto attempt = [&](double& value, double changed) {
       const double kept = value;
       value = changed;
-      const double bound = least_time(at, best);
+      const double bound = least_time(at, best, few);
       if (bound > best) {
         best = bound;
         return true;
@@ -185,7 +221,7 @@ class Bound {
       value = kept;
       return false;
     };
-    for (double step = 0.3; step > 0.002; step *= 0.5) {
+    for (double step = 0.3; step > 0.002 && best < enough; step *= 0.5) {
       for (int pass = 0; pass < 3; ++pass) {
         bool moved = false;
         for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -204,6 +240,75 @@ class Bound {
     return best;
   }
 
+  /// Most work that whole sequences can bring into one micro-batch: 0/1 knapsack over tokens, with
+  /// sizes rounded down to a coarse unit so that the value errs upwards.
+  double most_work_in_one(std::size_t g) const {
+    constexpr std::int64_t kSlots = 512;
+    constexpr double kMostCells = 2e6;
+    const std::int64_t cap = groups_[g].cost->max_tokens;
+    const std::int64_t unit = std::max<std::int64_t>(1, cap / kSlots);
+    const auto slots = static_cast<std::size_t>(cap / unit);
+    double items = 0;
+    for (const LengthCount& entry : lengths_) items += entry.count;
+    if (items * static_cast<double>(slots) > kMostCells) {
+      return std::numeric_limits<double>::infinity();
+    }
+    std::vector<double> value(slots + 1, 0.0);
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      const double seconds = seconds_[g * lengths_.size() + i];
+      if (!std::isfinite(seconds)) continue;
+      const auto size = static_cast<std::size_t>(tokens_[g * lengths_.size() + i]) /
+                        static_cast<std::size_t>(unit);
+      for (int copy = 0; copy < static_cast<int>(lengths_[i].count); ++copy) {
+        for (std::size_t slot = slots; slot + 1 > size; --slot) {
+          value[slot] = std::max(value[slot], value[slot - size] + seconds);
+          if (slot == 0) break;
+        }
+      }
+    }
+    return value[slots];
+  }
+
+  /// Whole numbers: splits into cases by how many pipelines of each group have few micro-batches,
+  /// and takes the least bound of all cases. Groups are left whole when the cases would be too
+  /// many.
+  double branch(const std::vector<Multipliers>& at, double bound, double enough) {
+    constexpr int kMostCases = 96;
+    for (std::size_t g = 0; g < groups_.size(); ++g) most_work_in_one_[g] = most_work_in_one(g);
+    threshold_.assign(groups_.size(), 0);
+    std::vector<int> few(groups_.size(), -1);
+    int cases = 1;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const double c = stages_[g].c;
+      const double cap = static_cast<double>(groups_[g].cost->max_tokens);
+      const double tokens = bound / (groups_[g].least_seconds_per_token + c / cap);
+      if (!std::isfinite(tokens)) continue;
+      const int threshold = static_cast<int>(std::min(tokens / cap, 1000.0));
+      if (threshold < 1 || cases * (groups_[g].count + 1) > kMostCases) continue;
+      threshold_[g] = threshold;
+      few[g] = 0;
+      cases *= groups_[g].count + 1;
+    }
+    if (cases == 1) return bound;
+    double least = std::numeric_limits<double>::infinity();
+    while (true) {
+      std::vector<Multipliers> start = at;
+      least = std::min(least, refine(start, bound, std::min(enough, least), few));
+      if (least <= bound) return bound;
+      std::size_t g = 0;
+      while (g < groups_.size() && (few[g] < 0 || few[g] == groups_[g].count)) {
+        if (few[g] > 0) few[g] = 0;
+        ++g;
+      }
+      if (g == groups_.size()) break;
+      ++few[g];
+    }
+    return least;
+  }
+
+  static constexpr int kMostMicroBatches = 100000;
+  std::vector<double> most_work_in_one_;  ///< seconds, by group
+  std::vector<int> threshold_;            ///< by group, the branching point of branch()
   std::vector<Group> groups_;
   std::vector<StageCost> stages_;
   std::vector<LengthCount> lengths_;
@@ -214,8 +319,9 @@ class Bound {
 }  // namespace
 
 double makespan_lower_bound(std::span<const PipelineCost> pipelines,
-                            std::span<const Sequence> sequences) {
-  return Bound(pipelines, sequences).compute();
+                            std::span<const Sequence> sequences, BoundEffort effort,
+                            double enough) {
+  return Bound(pipelines, sequences).compute(enough, effort == BoundEffort::whole_numbers);
 }
 
 }  // namespace hydraulis

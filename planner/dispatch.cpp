@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "planner/bubble.h"
 
 namespace hydraulis {
 namespace {
@@ -34,6 +35,7 @@ class Search {
     corrections_.assign(corrections.begin(), corrections.end());
     corrections_.resize(pipelines.size(), 1.0);
     loads_.resize(pipelines.size());
+    token_limits_.assign(pipelines.size(), std::numeric_limits<std::int64_t>::max());
     classes_.resize(pipelines.size());
     for (std::size_t k = 0; k < pipelines.size(); ++k) {
       std::size_t first = 0;
@@ -44,6 +46,35 @@ class Search {
 
   const std::vector<Load>& loads() const { return loads_; }
   void restore(const std::vector<Load>& loads) { loads_ = loads; }
+  void clear() {
+    std::fill(loads_.begin(), loads_.end(), Load{});
+    std::fill(token_limits_.begin(), token_limits_.end(), std::numeric_limits<std::int64_t>::max());
+  }
+  int scheme_class(int k) const { return classes_[k]; }
+
+  /// Holds pipeline k to `micro_batches` full micro-batches and fills them with sequences that take
+  /// `seconds` together: longest first, as long as the tokens left can still be used up by
+  /// sequences of the least time per token. Returns which ranks it took.
+  void fill(int k, std::int64_t micro_batches, double seconds, std::vector<char>& taken) {
+    const PipelineCost& pipeline = pipelines_[k];
+    std::int64_t tokens = micro_batches * pipeline.max_tokens;
+    token_limits_[k] = tokens;
+    double work = seconds - static_cast<double>(micro_batches) * pipeline.slowest.c;
+    const std::int64_t shortest = lengths_.back();
+    const double least_rate =
+        pipeline.sequence_seconds(shortest) / static_cast<double>(pipeline.padded(shortest));
+    for (std::size_t rank = 0; rank < lengths_.size(); ++rank) {
+      if (taken[rank] != 0 || !fits(k, static_cast<int>(rank))) continue;
+      const std::int64_t size = pipeline.padded(lengths_[rank]);
+      const double time = pipeline.sequence_seconds(lengths_[rank]);
+      if (size > tokens || work - time < least_rate * static_cast<double>(tokens - size)) continue;
+      insert(k, static_cast<int>(rank));
+      taken[rank] = 1;
+      tokens -= size;
+      work -= time;
+    }
+  }
+
   bool exhausted() const { return evaluations_left_ <= 0; }
   std::size_t count() const { return lengths_.size(); }
   int original(int rank) const { return order_[static_cast<std::size_t>(rank)]; }
@@ -54,14 +85,16 @@ class Search {
     return slowest;
   }
 
-  /// Places sequences one by one where they finish earliest; on ties the emptier pipeline.
-  void place(std::span<const int> ranks) {
+  /// Places sequences one by one where they finish earliest; on ties the emptier pipeline. False
+  /// when token limits leave no place for one.
+  bool place(std::span<const int> ranks) {
     for (const int rank : ranks) {
       int best = -1;
       double best_seconds = 0;
       for (int k = 0; k < static_cast<int>(pipelines_.size()); ++k) {
         if (!fits(k, rank)) continue;
         const double seconds = with(k, -1, rank);
+        if (!std::isfinite(seconds)) continue;
         if (best < 0 || seconds < best_seconds * (1 - 1e-12) ||
             (seconds <= best_seconds * (1 + 1e-12) &&
              loads_[k].ranks.size() < loads_[best].ranks.size())) {
@@ -69,8 +102,10 @@ class Search {
           best_seconds = seconds;
         }
       }
+      if (best < 0) return false;
       insert(best, rank);
     }
+    return true;
   }
 
   /// Moves and swaps that lower the slowest pipeline, until none is found.
@@ -139,6 +174,7 @@ class Search {
       if (longest < 0 || in < longest) longest = in;
     }
     if (longest < 0) return 0;
+    if (tokens > token_limits_[k]) return std::numeric_limits<double>::infinity();
     return corrections_[k] * estimate_pipeline_seconds(pipeline, std::max(work, 0.0), tokens,
                                                        pipeline.sequence_seconds(lengths_[longest]),
                                                        large);
@@ -298,6 +334,7 @@ class Search {
   std::vector<double> corrections_;
   std::vector<int> classes_;
   std::vector<Load> loads_;
+  std::vector<std::int64_t> token_limits_;  ///< per pipeline, for variants that save a micro-batch
   std::int64_t evaluations_left_;
 };
 
@@ -308,16 +345,60 @@ double estimate_pipeline_seconds(const PipelineCost& pipeline, double work, std:
   const std::int64_t fewest =
       std::max<std::int64_t>({1, large, (tokens + pipeline.max_tokens - 1) / pipeline.max_tokens});
   const double c = pipeline.slowest.c;
-  const int extra = pipeline.scheme.pp - 1;
-  const auto seconds = [&](double v) {
-    return work + v * c + extra * (std::max(work / v, longest) + c);
-  };
-  const auto v = static_cast<double>(fewest);
-  if (extra == 0) return seconds(v);
-  const double optimum = c > 0 ? std::floor(std::sqrt(extra * work / c)) : v;
-  if (optimum <= v) return seconds(v);
-  return std::min(seconds(optimum), seconds(optimum + 1));
+  const int stages = pipeline.scheme.pp;
+  if (stages == 1) return work + static_cast<double>(fewest) * c;
+  // More micro-batches mean less bubble and more constants: the sum has one valley.
+  double best = std::numeric_limits<double>::infinity();
+  constexpr std::int64_t kMostTried = 64;
+  for (std::int64_t v = fewest; v < fewest + kMostTried; ++v) {
+    const double seconds = least_bubble_factor(stages, v) * (work + static_cast<double>(v) * c);
+    if (seconds >= best) break;
+    best = seconds;
+  }
+  return std::max(best, stages * (longest + c));
 }
+
+namespace {
+
+/// Starts again with the first few pipelines of a scheme held to one micro-batch fewer than they
+/// have now and filled with long sequences: a whole constant is saved that single moves cannot
+/// save.
+void save_micro_batches(std::span<const PipelineCost> pipelines, double good_enough, double target,
+                        Search& search, std::vector<Load>& best, double& best_seconds) {
+  constexpr int kMostHeld = 4;
+  const int count = static_cast<int>(pipelines.size());
+  const std::vector<Load> base = best;
+  for (int first = 0; first < count; ++first) {
+    if (search.scheme_class(first) != first || pipelines[first].scheme.pp > 1) continue;
+    std::vector<int> members;
+    std::int64_t most = 0;
+    for (int k = first; k < count; ++k) {
+      if (search.scheme_class(k) != first) continue;
+      members.push_back(k);
+      most =
+          std::max(most, (base[k].tokens + pipelines[k].max_tokens - 1) / pipelines[k].max_tokens);
+    }
+    if (most < 2) continue;
+    for (int held = 1; held <= std::min<int>(kMostHeld, static_cast<int>(members.size())); ++held) {
+      if (best_seconds <= good_enough || search.exhausted()) return;
+      search.clear();
+      std::vector<char> taken(search.count(), 0);
+      for (int k = 0; k < held; ++k) search.fill(members[k], most - 1, target, taken);
+      std::vector<int> rest;
+      for (std::size_t rank = 0; rank < taken.size(); ++rank) {
+        if (taken[rank] == 0) rest.push_back(static_cast<int>(rank));
+      }
+      if (!search.place(rest)) continue;
+      search.improve(good_enough);
+      if (search.makespan() < best_seconds) {
+        best = search.loads();
+        best_seconds = search.makespan();
+      }
+    }
+  }
+}
+
+}  // namespace
 
 Dispatching dispatch(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences,
                      std::span<const double> corrections, double lower_bound,
@@ -330,6 +411,12 @@ Dispatching dispatch(std::span<const PipelineCost> pipelines, std::span<const Se
   search.improve(good_enough);
   std::vector<Load> best = search.loads();
   double best_seconds = search.makespan();
+  const double target = std::min(best_seconds, lower_bound * 1.001);
+  if (best_seconds > good_enough) {
+    save_micro_batches(pipelines, good_enough, target, search, best, best_seconds);
+    search.clear();
+    search.restore(best);
+  }
   Random random(sequences.size());
   for (int round = 0; round < effort.restarts && pipelines.size() > 1; ++round) {
     if (best_seconds <= good_enough || search.exhausted()) break;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "planner/bubble.h"
 #include "planner/schedule.h"
 
 namespace hydraulis {
@@ -98,18 +99,47 @@ void polish(const Items& items, const PipelineCost& pipeline, int work, Packing&
   }
 }
 
-/// Numbers of micro-batches worth trying, from the fewest that fit to past the smooth optimum.
+/// Numbers of micro-batches worth trying: from the fewest that fit, ordered by the bound
+/// φ(p,v)·(W+v·c) that no packing with v of them can beat.
 std::vector<int> bin_counts(std::int64_t fewest, std::int64_t items, double work_seconds,
                             double constant, int stages, int most) {
-  double optimum = static_cast<double>(items);
-  if (constant > 0) optimum = std::sqrt((stages - 1) * work_seconds / constant);
-  std::int64_t high = static_cast<std::int64_t>(std::min(optimum * 1.5, 1e9)) + stages + 1;
-  high = std::clamp(high, fewest, std::max(items, fewest));
-  std::vector<int> counts;
-  const std::int64_t span = high - fewest + 1;
-  const std::int64_t step = std::max<std::int64_t>(1, (span + most - 1) / most);
-  for (std::int64_t v = fewest; v <= high; v += step) counts.push_back(static_cast<int>(v));
-  return counts;
+  std::vector<std::pair<double, int>> counts;
+  for (std::int64_t v = fewest; v <= std::max(items, fewest); ++v) {
+    const double bound =
+        least_bubble_factor(stages, v) * (work_seconds + static_cast<double>(v) * constant);
+    counts.emplace_back(bound, static_cast<int>(v));
+    if (static_cast<int>(counts.size()) > most && bound > counts.front().first) break;
+  }
+  std::stable_sort(counts.begin(), counts.end());
+  if (static_cast<int>(counts.size()) > most) counts.resize(static_cast<std::size_t>(most));
+  std::vector<int> result;
+  for (const auto& [bound, count] : counts) result.push_back(count);
+  return result;
+}
+
+/// Shares of v micro-batches in running order whose 1F1B makespan is near the least possible: the
+/// first `rise` grow by (p+1)/(p−1) each, the last shrink the drain (the shape of the optimal
+/// linear programs of experiments/derive_bubble_table.py). `constant_share` is what each has at
+/// least.
+std::vector<double> ramp_shares(int count, int stages, int rise, double constant_share) {
+  std::vector<double> shares(static_cast<std::size_t>(count), 1.0);
+  const double growth = (stages + 1.0) / (stages - 1.0);
+  double size = 1;
+  for (int j = std::min(rise, count - 1) - 1; j >= 0; --j) shares[j] = size /= growth;
+  double lack = 1.0 / stages;
+  for (int j = count - 1; j >= rise && j >= 0; --j) {
+    shares[j] -= lack;
+    lack *= (stages - 1.0) / stages;
+  }
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  // A micro-batch's time is its share of the work plus the constant; give back what is constant.
+  double kept = 0;
+  for (double& share : shares) {
+    share = std::max(0.0, share / sum * (1 + count * constant_share) - constant_share);
+    kept += share;
+  }
+  for (double& share : shares) share /= kept;
+  return shares;
 }
 
 }  // namespace
@@ -128,24 +158,34 @@ PipelinePlan pack_pipeline(const PipelineCost& pipeline, std::span<const Sequenc
   const int stages = pipeline.scheme.pp;
   Bins fewest = pack_fewest_bins(items.sizes, pipeline.max_tokens);
   Packing best;
+  const auto evenly = [](int count) { return std::vector<double>(count, 1.0 / count); };
   if (stages == 1) {
     // Time is a plain sum; even micro-batches only leave more memory free.
-    Bins even = pack_balanced(items.sizes, items.weights, pipeline.max_tokens,
-                              static_cast<int>(fewest.size()));
+    Bins even = pack_to_shares(items.sizes, items.weights, pipeline.max_tokens,
+                               evenly(static_cast<int>(fewest.size())));
     best.bins = even.empty() ? std::move(fewest) : std::move(even);
   } else {
     const double work = std::accumulate(items.weights.begin(), items.weights.end(), 0.0);
     best = ordered(items, fewest, constant, stages, effort.order_evaluations);
+    const auto consider = [&](const std::vector<double>& shares) {
+      Bins bins = pack_to_shares(items.sizes, items.weights, pipeline.max_tokens, shares);
+      if (bins.empty()) return;
+      std::erase_if(bins, [](const auto& bin) { return bin.empty(); });
+      Packing candidate;
+      const std::vector<double> seconds = bin_seconds(items, bins, constant);
+      candidate.seconds = OneForwardOneBackward(stages).makespan(seconds);
+      candidate.bins = std::move(bins);
+      if (candidate.seconds < best.seconds) best = std::move(candidate);
+    };
     for (const int count : bin_counts(static_cast<std::int64_t>(fewest.size()),
                                       static_cast<std::int64_t>(sequences.size()), work, constant,
                                       stages, effort.bin_counts)) {
-      Bins bins = pack_balanced(items.sizes, items.weights, pipeline.max_tokens, count);
-      if (bins.empty()) continue;
-      std::erase_if(bins, [](const auto& bin) { return bin.empty(); });
-      Packing candidate =
-          ordered(items, std::move(bins), constant, stages, effort.order_evaluations);
-      if (candidate.seconds < best.seconds) best = std::move(candidate);
+      consider(evenly(count));
+      for (int rise = 0; rise <= 3 && rise < count; ++rise) {
+        consider(ramp_shares(count, stages, rise, constant / work));
+      }
     }
+    best = ordered(items, std::move(best.bins), constant, stages, effort.order_evaluations);
     if (effort.polish_evaluations > 0) polish(items, pipeline, effort.polish_evaluations, best);
   }
   for (const auto& bin : best.bins) {

@@ -25,11 +25,12 @@ std::vector<std::vector<int>> pack_fewest_bins(std::span<const std::int64_t> siz
 /// a bin (Martello and Toth's L2).
 std::int64_t bins_lower_bound(std::span<const std::int64_t> sizes, std::int64_t capacity);
 
-/// Distributes items over exactly `bins` bins so that the heaviest is light, longest first, keeping
-/// each bin's size within `capacity`; empty result when that greedy pass finds no room.
-std::vector<std::vector<int>> pack_balanced(std::span<const std::int64_t> sizes,
-                                            std::span<const double> weights, std::int64_t capacity,
-                                            int bins);
+/// Distributes items over bins so that their weights come close to the given shares of the whole,
+/// longest first into the bin that lacks most, keeping each bin's size within `capacity`; an empty
+/// result when that greedy pass finds no room.
+std::vector<std::vector<int>> pack_to_shares(std::span<const std::int64_t> sizes,
+                                             std::span<const double> weights, std::int64_t capacity,
+                                             std::span<const double> shares);
 
 /// How much work packing may do; every limit counts operations, never time.
 struct PackingEffort {
