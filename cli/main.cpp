@@ -66,6 +66,7 @@ int main_function(int argc, char** argv) {
     app.footer(
         "Exit codes: 0 done, 1 internal fault, 2 bad usage or input, 3 infeasible.\n"
         "Example:\n  hydraulis trace show web-gpt2");
+    add_trace_commands(app);
     run(app, argc, argv);
   } catch (const OutputClosed&) {
     return static_cast<int>(ExitCode::done);

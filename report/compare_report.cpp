@@ -1,0 +1,57 @@
+#include "report/compare_report.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace hydraulis {
+namespace {
+
+constexpr double kMilliseconds = 1e3;
+constexpr double kTrillion = 1e12;
+constexpr double kSecondsPerDay = 86400;
+constexpr double kHoursPerDay = 24;
+
+/// A ratio of times or rates; missing where there is nothing to divide by.
+double ratio(double numerator, double denominator) {
+  return denominator > 0 ? numerator / denominator : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& context) {
+  Table table;
+  table.columns = {{"name", "policy", 0, Align::left},
+                   {"mean_ms", "mean ms", 1},
+                   {"p95_ms", "p95 ms", 1},
+                   {"tokens_per_second", "tokens/s", 0},
+                   {"mfu", "MFU", 4},
+                   {"bubble_share", "bubble share", 4},
+                   {"speedup", "speedup", 3},
+                   {"days_per_trillion_tokens", "days/T tokens", 1},
+                   {"device_hours_per_trillion_tokens", "device-h/T tokens", 0}};
+  for (const auto& run : runs) {
+    const RunSummary& summary = run.summary;
+    const double days = ratio(kTrillion, summary.tokens_per_second) / kSecondsPerDay;
+    table.rows.push_back({run.name, summary.mean_seconds * kMilliseconds,
+                          summary.p95_seconds * kMilliseconds, summary.tokens_per_second,
+                          summary.mfu, summary.bubble_share,
+                          ratio(runs.front().summary.mean_seconds, summary.mean_seconds), days,
+                          days * kHoursPerDay * context.devices});
+    if (!run.remark.empty()) table.notes.push_back(fmt::format("{}: {}", run.name, run.remark));
+  }
+  table.notes.insert(table.notes.end(), context.notes.begin(), context.notes.end());
+
+  Json json = Json::object();
+  json["policies"] = to_json(table);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Json& policy = json["policies"][i];
+    policy["remark"] = runs[i].remark;
+    if (!context.reproducible) policy["wall_seconds"] = runs[i].summary.wall_seconds;
+  }
+  json["devices"] = context.devices;
+  json["notes"] = context.notes;
+  return {std::move(json), {std::move(table)}};
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/report.h"
+#include "sim/iterations.h"
+
+namespace hydraulis {
+
+/// One system's simulated run.
+struct PolicyRun {
+  std::string name;
+  RunSummary summary;
+  /// Beside the result: the layout found, data delayed or reordered, what the preset lacks.
+  std::string remark;
+};
+
+struct CompareContext {
+  int devices = 0;
+  std::vector<std::string> notes;
+  bool reproducible = false;  ///< leave measured times out
+};
+
+/// `compare`: JSON {policies[{name, mean_ms, p95_ms, tokens_per_second, mfu, bubble_share, speedup,
+/// days_per_trillion_tokens, device_hours_per_trillion_tokens, remark, wall_seconds}], devices,
+/// notes[...]}, one CSV row and one text row a policy. `speedup` is the first policy's mean time
+/// over this one's, so the first has 1; `bubble_share` is all idle device time, waiting for other
+/// pipelines included. Speedups compare equal batches: where policies train different tokens (one
+/// that delays data), the ratio of tokens_per_second says more.
+Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& context);
+
+}  // namespace hydraulis

@@ -1,0 +1,127 @@
+#include "report/run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace hydraulis {
+namespace {
+
+constexpr double kMilliseconds = 1e3;
+constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
+constexpr std::size_t kIterationsPerLine = 50;
+
+std::int64_t whole(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+
+std::string strategy_name(const RunContext& context, int strategy) {
+  const auto index = static_cast<std::size_t>(strategy);
+  return index < context.strategies.size() ? to_string(context.strategies[index]) : "";
+}
+
+Table iteration_table(const RunResult& run) {
+  Table table;
+  table.columns = {
+      {"iteration", "iteration"}, {"time_ms", "time ms", 3},           {"strategy", "strategy"},
+      {"tokens", "tokens"},       {"bubble_share", "bubble share", 4}, {"mfu", "MFU", 4}};
+  std::int64_t index = 0;
+  for (const auto& iteration : run.iterations) {
+    table.rows.push_back({index++, iteration.time_seconds * kMilliseconds,
+                          std::int64_t{iteration.strategy}, whole(iteration.tokens),
+                          iteration.bubble_share, iteration.mfu});
+  }
+  return table;
+}
+
+Table summary_table(const RunResult& run, const RunContext& context) {
+  const RunSummary& summary = run.summary;
+  Table table;
+  table.columns = {{"figure", "figure", 0, Align::left},
+                   {"value", "value", 3},
+                   {"unit", "unit", 0, Align::left}};
+  const auto add = [&](const char* figure, Cell value, const char* unit) {
+    table.rows.push_back({std::string(figure), std::move(value), std::string(unit)});
+  };
+  add("iterations", whole(run.iterations.size()), "");
+  add("mean iteration", summary.mean_seconds * kMilliseconds, "ms");
+  add("p95 iteration", summary.p95_seconds * kMilliseconds, "ms");
+  add("throughput", summary.tokens_per_second, "tokens/s");
+  add("MFU", 100 * summary.mfu, "%");
+  add("idle device time (bubble share)", 100 * summary.bubble_share, "%");
+  add("exposed communication", summary.exposed_communication_seconds * kMilliseconds,
+      "ms an iteration");
+  if (summary.memory_bytes > 0) {
+    add("memory high-water", summary.memory_bytes / kGibibyte, "GiB a device");
+  }
+  add("events", whole(summary.events), "");
+  if (!context.reproducible) add("simulated in", summary.wall_seconds, "s");
+  table.notes = context.notes;
+  return table;
+}
+
+/// How often each strategy was chosen, and the sequence of choices.
+Table strategy_table(const RunResult& run, const RunContext& context) {
+  std::map<int, std::int64_t> chosen;
+  for (const auto& iteration : run.iterations) ++chosen[iteration.strategy];
+  Table table{"Strategies chosen",
+              {{"strategy", "index"},
+               {"iterations", "iterations"},
+               {"pipelines", "pipelines (cp,tp,pp)", 0, Align::left}},
+              {},
+              {}};
+  for (const auto& [strategy, count] : chosen) {
+    table.rows.push_back({std::int64_t{strategy}, count, strategy_name(context, strategy)});
+  }
+  if (chosen.size() < 2) return table;
+  table.notes.push_back("over the iterations, in order:");
+  for (std::size_t begin = 0; begin < run.iterations.size(); begin += kIterationsPerLine) {
+    const std::size_t end = std::min(begin + kIterationsPerLine, run.iterations.size());
+    std::string line = fmt::format("{:>6}:", begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      line += fmt::format(" {}", run.iterations[i].strategy);
+    }
+    table.notes.push_back(line);
+  }
+  return table;
+}
+
+Json run_json(const RunResult& run, const RunContext& context) {
+  const RunSummary& summary = run.summary;
+  Json json = Json::object();
+  Json rows = Json::array();
+  for (const auto& iteration : run.iterations) {
+    rows.push_back({{"time_ms", iteration.time_seconds * kMilliseconds},
+                    {"strategy", iteration.strategy},
+                    {"tokens", iteration.tokens},
+                    {"bubble_share", iteration.bubble_share},
+                    {"mfu", iteration.mfu}});
+  }
+  json["iterations"] = std::move(rows);
+  json["mean_ms"] = summary.mean_seconds * kMilliseconds;
+  json["p95_ms"] = summary.p95_seconds * kMilliseconds;
+  json["tokens_per_second"] = summary.tokens_per_second;
+  json["mfu"] = summary.mfu;
+  json["bubble_share"] = summary.bubble_share;
+  json["exposed_communication_ms"] = summary.exposed_communication_seconds * kMilliseconds;
+  json["memory_bytes"] = nullptr;
+  if (summary.memory_bytes > 0) json["memory_bytes"] = summary.memory_bytes;
+  json["events"] = summary.events;
+  if (!context.reproducible) json["wall_seconds"] = summary.wall_seconds;
+  Json strategies = Json::array();
+  for (const auto& strategy : context.strategies) strategies.push_back(to_string(strategy));
+  json["strategies"] = std::move(strategies);
+  json["notes"] = context.notes;
+  return json;
+}
+
+}  // namespace
+
+Report run_report(const RunResult& run, const RunContext& context) {
+  // CSV is the first table alone: one row an iteration; people see the summary first.
+  Table iterations = iteration_table(run);
+  iterations.csv_only = true;
+  return {run_json(run, context),
+          {std::move(iterations), summary_table(run, context), strategy_table(run, context)}};
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/strategy.h"
+#include "report/report.h"
+#include "sim/iterations.h"
+
+namespace hydraulis {
+
+/// What the reports of simulated runs need to know beside the results.
+struct RunContext {
+  std::vector<Strategy> strategies;  ///< names the strategies chosen; may be empty
+  std::vector<std::string> notes;    ///< assumptions, origins, what was truncated or dropped
+  bool reproducible = false;         ///< leave measured times out
+};
+
+/// `simulate`: JSON {iterations[{time_ms, strategy, tokens, bubble_share, mfu}], mean_ms, p95_ms,
+/// tokens_per_second, mfu, bubble_share, exposed_communication_ms, memory_bytes, events,
+/// wall_seconds, strategies[...], notes[...]}. `memory_bytes` is null under the published memory
+/// model, which keeps no account of it; `wall_seconds` is left out when reproducible. CSV: one row
+/// an iteration. Text: a summary, then how often each strategy was chosen and, in the order of the
+/// iterations, which.
+Report run_report(const RunResult& run, const RunContext& context);
+
+}  // namespace hydraulis

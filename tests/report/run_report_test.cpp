@@ -1,0 +1,92 @@
+#include "report/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace hydraulis {
+namespace {
+
+RunResult example() {
+  RunResult run;
+  run.iterations.resize(3);
+  for (int i = 0; i < 3; ++i) {
+    auto& iteration = run.iterations[static_cast<std::size_t>(i)];
+    iteration.time_seconds = 1.5 + i;
+    iteration.strategy = i % 2;
+    iteration.tokens = 1000u + static_cast<std::uint64_t>(i);
+    iteration.bubble_share = 0.25;
+    iteration.mfu = 0.5;
+  }
+  run.summary.mean_seconds = 2.5;
+  run.summary.p95_seconds = 3.5;
+  run.summary.tokens_per_second = 400.4;
+  run.summary.mfu = 0.5;
+  run.summary.bubble_share = 0.25;
+  run.summary.wall_seconds = 0.125;
+  run.summary.events = 77;
+  return run;
+}
+
+RunContext context(bool reproducible) {
+  return {parse_strategies("4x(1,16,1); (1,16,1)+6x(1,8,1)", "test"), {"a note"}, reproducible};
+}
+
+TEST(RunReport, HasTheStableKeys) {
+  const Json json = run_report(example(), context(false)).json;
+  ASSERT_EQ(json.at("iterations").size(), 3u);
+  EXPECT_EQ(json.at("iterations")[1].at("time_ms"), 2500.0);
+  EXPECT_EQ(json.at("iterations")[1].at("strategy"), 1);
+  EXPECT_EQ(json.at("iterations")[1].at("tokens"), 1001);
+  EXPECT_EQ(json.at("iterations")[1].at("bubble_share"), 0.25);
+  EXPECT_EQ(json.at("mean_ms"), 2500.0);
+  EXPECT_EQ(json.at("p95_ms"), 3500.0);
+  EXPECT_EQ(json.at("tokens_per_second"), 400.4);
+  EXPECT_EQ(json.at("mfu"), 0.5);
+  EXPECT_EQ(json.at("wall_seconds"), 0.125);
+  EXPECT_EQ(json.at("events"), 77);
+  EXPECT_EQ(json.at("strategies")[1], "(1,16,1)+6x(1,8,1)");
+}
+
+TEST(RunReport, MeasuredTimesAreLeftOutWhenReproducible) {
+  RunResult first = example();
+  RunResult second = example();
+  second.summary.wall_seconds = 9;
+  const Report a = run_report(first, context(true));
+  const Report b = run_report(second, context(true));
+  EXPECT_FALSE(a.json.contains("wall_seconds"));
+  EXPECT_EQ(to_text(a.json), to_text(b.json));
+  EXPECT_EQ(to_text(a), to_text(b));
+  EXPECT_NE(to_text(run_report(first, context(false))),
+            to_text(run_report(second, context(false))));
+}
+
+TEST(RunReport, MemoryIsShownOnlyWhereItWasCounted) {
+  RunResult run = example();
+  EXPECT_TRUE(run_report(run, context(true)).json.at("memory_bytes").is_null());
+  EXPECT_EQ(to_text(run_report(run, context(true))).find("GiB"), std::string::npos);
+  run.summary.memory_bytes = 2.0 * 1024 * 1024 * 1024;
+  EXPECT_EQ(run_report(run, context(true)).json.at("memory_bytes"), run.summary.memory_bytes);
+  EXPECT_NE(to_text(run_report(run, context(true))).find("2.000  GiB"), std::string::npos);
+}
+
+TEST(RunReport, CsvHasARowAnIterationAndTextTheChoices) {
+  const Report report = run_report(example(), context(true));
+  EXPECT_EQ(to_csv(report.tables.front()),
+            "iteration,time_ms,strategy,tokens,bubble_share,mfu\n"
+            "0,1500,0,1000,0.25,0.5\n1,2500,1,1001,0.25,0.5\n2,3500,0,1002,0.25,0.5\n");
+  const std::string text = to_text(report);
+  EXPECT_NE(text.find("     0: 0 1 0\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("4x(1,16,1)"), std::string::npos) << text;
+  EXPECT_NE(text.find("a note\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("iteration  time ms"), std::string::npos) << text;
+}
+
+TEST(RunReport, AnEmptyRunIsStillWellFormed) {
+  const Report report = run_report({}, {});
+  EXPECT_EQ(report.json.at("iterations").size(), 0u);
+  EXPECT_FALSE(to_text(report).empty());
+}
+
+}  // namespace
+}  // namespace hydraulis
