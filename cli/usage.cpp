@@ -104,7 +104,8 @@ std::string usage_message(const CLI::App& app, const std::vector<std::string>& a
     }
     command = command->get_subcommand(argument);
   }
-  if (error.get_name() == "ExtrasError") return unknown_argument(*command, arguments, error);
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
+    return unknown_argument(*command, arguments, error);
   const std::vector<std::string> names = subcommand_names(*command);
   if (!names.empty()) {
     return fmt::format("{}: a subcommand is expected: {} (see {} --help)", full_name(*command),
