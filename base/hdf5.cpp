@@ -9,7 +9,7 @@
 namespace hydraulis {
 namespace {
 
-constexpr hsize_t kChunkElements = 64 * 1024;
+constexpr hsize_t kChunkElements = 65536;
 constexpr unsigned kDeflateLevel = 4;
 
 template <typename T>
