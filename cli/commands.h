@@ -11,5 +11,9 @@ namespace hydraulis {
 
 /// `trace import`, `trace synth`, `trace show`.
 void add_trace_commands(CLI::App& app);
+void add_plan_command(CLI::App& app);
+void add_assign_command(CLI::App& app);
+void add_simulate_command(CLI::App& app);
+void add_compare_command(CLI::App& app);
 
 }  // namespace hydraulis

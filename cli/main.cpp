@@ -67,6 +67,10 @@ int main_function(int argc, char** argv) {
         "Exit codes: 0 done, 1 internal fault, 2 bad usage or input, 3 infeasible.\n"
         "Example:\n  hydraulis trace show web-gpt2");
     add_trace_commands(app);
+    add_plan_command(app);
+    add_assign_command(app);
+    add_simulate_command(app);
+    add_compare_command(app);
     run(app, argc, argv);
   } catch (const OutputClosed&) {
     return static_cast<int>(ExitCode::done);

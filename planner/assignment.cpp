@@ -194,20 +194,18 @@ BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& 
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int x, int y) { return bounds[x] < bounds[y]; });
   if (!std::isfinite(bounds[order.front()])) {
-    std::int64_t longest = 0;
-    for (const Sequence& sequence : sequences) {
-      longest = std::max<std::int64_t>(longest, sequence.length);
-    }
+    const Sequence& longest =
+        *std::max_element(sequences.begin(), sequences.end(),
+                          [](const Sequence& x, const Sequence& y) { return x.length < y.length; });
     std::int64_t fits = 0;
     for (const auto& pipelines : prepared.pipelines) {
       fits = std::max(fits, longest_that_fits(pipelines));
     }
     throw InfeasibleError(
-        "infeasible: memory per micro-batch: the batch's longest sequence has {} tokens, the "
-        "longest that any strategy of the plan holds is {}, {} fewer; lower the context to {} or "
-        "plan "
-        "for a longer one",
-        longest, fits, longest - fits, fits);
+        "infeasible: memory per micro-batch: sequence {} has {} tokens, the longest that any "
+        "strategy of "
+        "the plan holds is {}, {} fewer; lower the context to {} or plan for a longer one",
+        longest.id, longest.length, fits, longest.length - fits, fits);
   }
   BatchPlan best;
   bool found = false;

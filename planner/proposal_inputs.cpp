@@ -74,7 +74,32 @@ Proposal propose(const LengthTrace& trace, const CostModel& model, const Proposa
   // The search does not grow with the number of devices, so there is no reason for a coarser step.
   problem.device_step = options.device_step != 0 ? options.device_step : 1;
   problem.max_strategies = options.max_strategies;
-  return propose_strategies(problem);
+  Proposal proposal = propose_strategies(problem);
+  // The published objective charges the constant of a micro-batch to every sequence, as if none
+  // were packed together. Real micro-batches are filled, so a second search spreads it over the
+  // tokens of a full one; the set holds the strategies of both and every iteration picks what suits
+  // it.
+  for (SchemeOption& option : problem.schemes) {
+    if (option.max_tokens <= 0) continue;
+    option.cost.b += option.cost.c / static_cast<double>(option.max_tokens);
+    option.cost.c = 0;
+  }
+  const Proposal packed = propose_strategies(problem);
+  proposal.seconds += packed.seconds;
+  for (std::size_t i = 0; i < packed.set.strategies.size(); ++i) {
+    auto& strategies = proposal.set.strategies;
+    const Strategy& strategy = packed.set.strategies[i];
+    if (std::find(strategies.begin(), strategies.end(), strategy) != strategies.end()) continue;
+    strategies.push_back(strategy);
+    proposal.upto.push_back(packed.upto[i]);
+    proposal.bottleneck.push_back(packed.bottleneck[i]);
+  }
+  // A scheme is dropped only when neither search has a use for it.
+  std::erase_if(proposal.dropped, [&](const DroppedScheme& dropped) {
+    return std::none_of(packed.dropped.begin(), packed.dropped.end(),
+                        [&](const DroppedScheme& other) { return other.scheme == dropped.scheme; });
+  });
+  return proposal;
 }
 
 }  // namespace hydraulis

@@ -1,0 +1,52 @@
+// `hydraulis assign`.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/planning.h"
+#include "planner/assignment.h"
+#include "planner/one_batch.h"
+#include "report/plan_report.h"
+
+namespace hydraulis {
+
+void add_assign_command(CLI::App& app) {
+  struct Options {
+    CommonOptions common;
+    std::string plan;
+    std::string lengths;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "assign", "assign one batch: strategy, dispatching, packing, makespan, lower bound");
+  command->add_option("--plan", options->plan, "plan file made by `hydraulis plan`")->required();
+  command->add_option("--lengths", options->lengths, "the batch: one length a line, in tokens")
+      ->required();
+  add_common_options(*command, options->common,
+                     Has::context | Has::max_tokens | Has::format | Has::output);
+  command->footer("Example:\n  hydraulis assign --plan plan.json --lengths batch.txt");
+  command->callback([options, command] {
+    CommonOptions& common = options->common;
+    const PlanResult result = load_plan(options->plan);
+    if (command->count("--context") == 0) common.context = result.plan.context;
+    const OneBatch one = load_one_batch(options->lengths, common.context, common.over_context);
+    AssignmentOptions assignment;
+    assignment.max_tokens = static_cast<std::int64_t>(common.max_tokens);
+    const BatchPlan plan =
+        assign(one.sequences, prepare(result.plan.set, result.model, assignment));
+    AssignContext context;
+    context.strategies = result.plan.set.strategies;
+    context.notes = result.notes;
+    context.empty_sequences = one.empty;
+    context.dropped_sequences = one.dropped;
+    context.over_context = one.counts.sequences;
+    context.tokens_removed = one.counts.tokens_removed;
+    context.reproducible = common.reproducible;
+    emit(common, assign_report(plan, context));
+  });
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,56 @@
+// `hydraulis plan`.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/atomic_file.h"
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/planning.h"
+#include "planner/plan_build.h"
+#include "report/plan_report.h"
+#include "traces/length_trace.h"
+
+namespace hydraulis {
+
+void add_plan_command(CLI::App& app) {
+  struct Options {
+    CommonOptions common;
+    std::string strategies;
+    std::string optimizer_layout;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("plan", "propose the strategy set");
+  add_common_options(*command, options->common,
+                     Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
+                         Has::format | Has::output);
+  command->get_option("--trace")->required(false);
+  command->add_option("--strategies", options->strategies,
+                      "strategies by hand, separated by ';': \"4x(1,16,1); (1,16,1)+6x(1,8,1)\"");
+  command->add_option("--optimizer-layout", options->optimizer_layout,
+                      "dp,tp,pp of the fixed layout of optimizer states [found]");
+  command->footer(
+      "Example:\n  hydraulis plan --model llama-32b --cluster a800-64 --trace web-gpt2 "
+      "--over-context truncate -o plan.json");
+  command->callback([options, command] {
+    const CommonOptions& common = options->common;
+    PlanRequest request = plan_request(*command, common);
+    request.strategies = options->strategies;
+    request.optimizer_layout = options->optimizer_layout;
+    LengthTrace trace;
+    if (!common.trace.empty()) {
+      trace = load_trace(common.trace);
+      // The policy for sequences over the context is the sampler's; asking it once applies the
+      // checks.
+      Sampler(trace, sampler_options(common));
+    }
+    const PlanResult result = make_plan(request, common.trace.empty() ? nullptr : &trace);
+    if (!common.output.empty()) {
+      write_text_file(common.output, to_text(to_json(result.plan, common.reproducible)));
+    }
+    emit(common, plan_report(result, common.reproducible), false);
+  });
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,108 @@
+// `hydraulis simulate`.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/planning.h"
+#include "planner/program/timeline.h"
+#include "report/run_report.h"
+#include "traces/length_trace.h"
+
+namespace hydraulis {
+namespace {
+
+constexpr double kMostScale = 1e6;
+
+struct Options {
+  CommonOptions common;
+  std::string plan;
+  std::string policy = "hydraulis";
+  std::string timeline;
+  std::uint64_t timeline_iteration = 0;
+  double bandwidth_scale = 1;
+};
+
+void write_timeline(const Options& options, const PlannedRun& run, const IterationOptions& how) {
+  if (options.timeline_iteration >= run.plans.size()) {
+    throw InputError("--timeline-iteration: {}, expected 0 to {}", options.timeline_iteration,
+                     run.plans.size() - 1);
+  }
+  const auto at = static_cast<std::size_t>(options.timeline_iteration);
+  const SimulatedIteration one = simulate_iteration(run.plans[at], run.model, how);
+  const Timeline timeline = make_timeline(one.program, one.replay, static_cast<int>(at));
+  if (options.timeline.ends_with(".h5")) {
+    write_timeline_hdf5(timeline, options.timeline);
+    return;
+  }
+  constexpr std::uint64_t kViewersStruggle = 200u << 20;
+  const std::uint64_t bytes = write_chrome_trace(timeline, options.timeline);
+  if (bytes > kViewersStruggle) {
+    fmt::print(stderr, "hydraulis: warning: {}: {} MB, more than viewers open well; use .json.gz\n",
+               options.timeline, bytes >> 20);
+  }
+}
+
+void run(Options& options, const CLI::App& command) {
+  CommonOptions& common = options.common;
+  const LengthTrace trace = load_trace(common.trace);
+  const PlanResult plan = plan_for_run(command, options.plan, common, trace);
+  const SampledBatches sampled = sample_batches(trace, sampler_options(common), common.iterations);
+  const PlannedRun planned =
+      plan_run(options.policy, policy_setup(plan, common, sampled.batches), sampled.batches);
+  IterationOptions how;
+  how.threads = static_cast<int>(common.threads);
+  how.costing.no_communication = common.no_communication;
+  how.costing.bandwidth_scale = options.bandwidth_scale;
+  Progress progress("simulating", planned.plans.size(), "iterations");
+  how.on_progress = [&progress](std::size_t done) { progress.update(done); };
+  const RunResult result = simulate(planned.plans, planned.model, how);
+  if (!options.timeline.empty()) write_timeline(options, planned, how);
+  RunContext context;
+  context.strategies = planned.strategies;
+  context.notes = run_notes(plan, common, sampled.over_context, how.costing);
+  context.notes.insert(context.notes.begin(),
+                       fmt::format("policy {}: {}", options.policy, planned.remark));
+  context.reproducible = common.reproducible;
+  emit(common, run_report(result, context));
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("simulate", "replay planned iterations in virtual time");
+  command->add_option("--plan", options->plan,
+                      "plan file made by `hydraulis plan` [proposed from the trace]");
+  add_common_options(*command, options->common,
+                     Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
+                         Has::iterations | Has::communication | Has::seed | Has::threads |
+                         Has::format | Has::output);
+  std::string names;
+  for (const PolicyInfo& policy : policies()) {
+    names += fmt::format("  {:<18} {}\n", policy.name, policy.summary);
+  }
+  command->add_option("--policy", options->policy, "who plans")->capture_default_str();
+  command->add_option("--timeline", options->timeline,
+                      "write one iteration: Chrome trace (.json, .json.gz) or HDF5 (.h5)");
+  command->add_option("--timeline-iteration", options->timeline_iteration, "which one, from 0")
+      ->check(whole_number(0, 10'000'000))
+      ->capture_default_str();
+  command
+      ->add_option("--bandwidth-scale", options->bandwidth_scale,
+                   "what-if: every link this many times as fast")
+      ->check(finite_number(1e-6, kMostScale))
+      ->capture_default_str();
+  command->footer(
+      "Policies:\n" + names +
+      "Example:\n  hydraulis simulate --plan plan.json --trace web-gpt2 --iterations 100 "
+      "--over-context truncate --timeline step.json");
+  command->callback([options, command] { run(*options, *command); });
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,145 @@
+#include "planner/plan_build.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "costmodel/build_cost_model.h"
+
+namespace hydraulis {
+namespace {
+
+const char* to_string(MemoryModel memory) {
+  return memory == MemoryModel::published ? "published" : "composed";
+}
+
+OptimizerLayout parse_layout(const std::string& text) {
+  int values[3] = {};
+  const char* at = text.data();
+  const char* end = at + text.size();
+  for (int i = 0; i < 3; ++i) {
+    const auto [next, error] = std::from_chars(at, end, values[i]);
+    const bool separated = i == 2 ? next == end : next != end && *next == ',';
+    if (error != std::errc{} || values[i] < 1 || values[i] > 1'000'000 || !separated) {
+      throw InputError("--optimizer-layout: '{}', expected dp,tp,pp such as 4,16,1", text);
+    }
+    at = next + 1;
+  }
+  return {values[0], values[1], values[2]};
+}
+
+/// Plans over more devices than the cluster has, or fewer, are refused with the difference.
+void check_devices(const Strategy& strategy, const ClusterSpec& cluster) {
+  const int used = devices(strategy);
+  if (used == cluster.devices()) return;
+  if (used > cluster.devices()) {
+    throw InfeasibleError(
+        "infeasible: devices: strategy {} needs {}, cluster '{}' has {}, {} fewer",
+        to_string(strategy), used, cluster.name, cluster.devices(), used - cluster.devices());
+  }
+  throw InputError(
+      "--strategies: {} uses {} devices, cluster '{}' has {}; a strategy uses them all",
+      to_string(strategy), used, cluster.name, cluster.devices());
+}
+
+OptimizerLayout layout_of(const Strategy& strategy) {
+  const Scheme& scheme = strategy.front();
+  return {static_cast<int>(strategy.size()) * scheme.cp, scheme.tp, scheme.pp};
+}
+
+}  // namespace
+
+std::vector<std::string> provenance(const CostModel& model) {
+  std::vector<std::string> notes;
+  notes.push_back(fmt::format("times: profile '{}' ({}), {}", model.profile.name,
+                              model.profile.analytic ? "analytic" : "measured",
+                              model.profile.origin));
+  for (const std::string& limit : model.profile.limits) notes.push_back("profile: " + limit);
+  for (const std::string& note : model.cluster.notes) notes.push_back("cluster: " + note);
+  return notes;
+}
+
+CostModel cost_model_of(const Plan& plan) {
+  const ModelSpec model = load_model(plan.model);
+  const ClusterSpec cluster = load_cluster(plan.cluster);
+  const Profile profile =
+      plan.profile.empty() ? default_profile(model, cluster) : load_profile(plan.profile);
+  const MemoryModel memory =
+      plan.memory_model == "composed" ? MemoryModel::composed : MemoryModel::published;
+  return make_cost_model(model, cluster, profile, memory, plan.set.optimizer);
+}
+
+PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
+  const ModelSpec model = load_model(request.model);
+  const ClusterSpec cluster = load_cluster(request.cluster);
+  const Profile profile =
+      request.profile.empty() ? default_profile(model, cluster) : load_profile(request.profile);
+  const MemoryModel memory = request.memory_model.value_or(default_memory_model(profile));
+  const auto context = static_cast<std::int64_t>(request.context);
+
+  std::vector<Strategy> given;
+  if (!request.strategies.empty()) given = parse_strategies(request.strategies, "--strategies");
+  for (const Strategy& strategy : given) check_devices(strategy, cluster);
+  OptimizerLayout optimizer;
+  const auto homogeneous = std::find_if(given.begin(), given.end(), is_homogeneous);
+  if (!request.optimizer_layout.empty()) {
+    optimizer = parse_layout(request.optimizer_layout);
+  } else if (homogeneous != given.end()) {
+    optimizer = layout_of(*homogeneous);
+  } else {
+    optimizer = default_optimizer_layout(model, cluster, profile, memory, context);
+  }
+
+  PlanResult result;
+  result.model = make_cost_model(model, cluster, profile, memory, optimizer);
+  Plan& plan = result.plan;
+  plan.model = request.model;
+  plan.cluster = request.cluster;
+  plan.profile = request.profile;
+  plan.memory_model = to_string(memory);
+  plan.context = request.context;
+  plan.tokens_per_batch = request.tokens_per_batch;
+  plan.schemes = scheme_options(result.model, request.max_tokens);
+  result.notes = provenance(result.model);
+  if (!given.empty()) {
+    plan.set.strategies = std::move(given);
+    plan.set.optimizer = optimizer;
+    for (const Strategy& strategy : plan.set.strategies) {
+      for (const Scheme& scheme : strategy) {
+        if (!stage_cost(result.model, scheme, 0)) {
+          throw InputError("--strategies: profile '{}' has no times for {}", profile.name,
+                           to_string(scheme));
+        }
+        if (max_tokens(result.model, scheme) <= 0) {
+          throw InfeasibleError(
+              "infeasible: memory: {} of strategy {} does not hold a single micro-batch of 128 "
+              "tokens "
+              "on {} with the optimizer layout dp{}·tp{}·pp{}; use more tensor or pipeline stages",
+              to_string(scheme), to_string(strategy), cluster.device.name, optimizer.dp,
+              optimizer.tp, optimizer.pp);
+        }
+      }
+    }
+    return result;
+  }
+  if (trace == nullptr) {
+    throw InputError(
+        "--trace is missing: strategies are proposed from a trace's lengths "
+        "(or give them with --strategies)");
+  }
+  ProposalOptions options;
+  options.context = context;
+  options.max_tokens_cap = request.max_tokens;
+  options.tokens_per_batch = static_cast<std::int64_t>(request.tokens_per_batch);
+  Proposal proposal = propose(*trace, result.model, options);
+  plan.set = std::move(proposal.set);
+  plan.proposal_seconds = proposal.seconds;
+  for (const DroppedScheme& dropped : proposal.dropped) {
+    result.notes.push_back(to_string(dropped.scheme) + " not used: " + dropped.reason);
+  }
+  return result;
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/plan_json.h"
+
+namespace hydraulis {
+
+/// What a plan is made from: names as a user gives them.
+struct PlanRequest {
+  std::string model;
+  std::string cluster;
+  std::string profile;                      ///< empty: the one that fits model and cluster
+  std::optional<MemoryModel> memory_model;  ///< unset: what the profile supports
+  std::uint64_t context = 0;                ///< tokens
+  std::uint64_t tokens_per_batch = 0;       ///< 0: unscaled histogram
+  std::int64_t max_tokens = 0;              ///< cap on a micro-batch, 0: none
+  std::string strategies;                   ///< given by hand; empty: proposed from the trace
+  std::string optimizer_layout;             ///< "dp,tp,pp"; empty: found
+};
+
+/// A plan and what is worth saying beside it.
+struct PlanResult {
+  Plan plan;
+  CostModel model;
+  std::vector<std::string> notes;
+};
+
+/// Proposes a strategy set for the trace, or takes the strategies given by hand (then `trace` may
+/// be null; the first homogeneous one over all devices is the optimizer layout unless that is
+/// given). Throws InputError, or InfeasibleError when a given strategy does not fit the cluster or
+/// nothing holds the context.
+PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace);
+
+/// The cost model a plan was made with, from the names it holds.
+CostModel cost_model_of(const Plan& plan);
+
+/// What people should know of a cost model's numbers: analytic or measured, origin, limits.
+std::vector<std::string> provenance(const CostModel& model);
+
+}  // namespace hydraulis

@@ -1,0 +1,83 @@
+#include "planner/policies/homogeneous.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "planner/bounds.h"
+
+namespace hydraulis {
+namespace {
+
+std::vector<std::vector<Sequence>> sample_batches(std::span<const Batch> batches) {
+  constexpr std::size_t kMostBatches = 16;
+  const std::size_t count = std::min(kMostBatches, batches.size());
+  std::vector<std::vector<Sequence>> sample;
+  for (std::size_t i = 0; i < count; ++i) {
+    sample.push_back(sequences_of(batches[i * batches.size() / count]));
+  }
+  return sample;
+}
+
+HomogeneousLayout make_layout(const PolicySetup& setup, const Scheme& scheme) {
+  HomogeneousLayout layout;
+  layout.model = setup.model;
+  const int replicas = setup.model.cluster.devices() / scheme.devices();
+  // Context-parallel ranks hold the same parameters, so they count as data parallel here.
+  layout.model.optimizer = {replicas * scheme.cp, scheme.tp, scheme.pp};
+  StrategySet set;
+  set.strategies.push_back(Strategy(static_cast<std::size_t>(replicas), scheme));
+  set.optimizer = layout.model.optimizer;
+  layout.prepared = prepare(set, layout.model, setup.assignment);
+  return layout;
+}
+
+}  // namespace
+
+HomogeneousLayout best_homogeneous_layout(const PolicySetup& setup, const LayoutPlanner& planner) {
+  const auto sample = sample_batches(setup.batches);
+  const int devices = setup.model.cluster.devices();
+  HomogeneousLayout best;
+  double best_seconds = std::numeric_limits<double>::infinity();
+  int tried = 0;
+  std::int64_t longest_held = 0;
+  std::string closest = "none divides the cluster";
+  for (const Scheme& scheme : known_schemes(setup.model)) {
+    if (devices % scheme.devices() != 0) continue;
+    HomogeneousLayout layout = make_layout(setup, scheme);
+    const PipelineCost& pipeline = layout.prepared.pipelines.front().front();
+    if (pipeline.max_tokens > longest_held) {
+      longest_held = pipeline.max_tokens;
+      closest = to_string(layout.prepared.strategies.front());
+    }
+    if (pipeline.padded(setup.context) > pipeline.max_tokens) continue;
+    ++tried;
+    double seconds = 0;
+    for (const auto& batch : sample) {
+      if (seconds >= best_seconds) break;
+      const double bound = makespan_lower_bound(layout.prepared.pipelines.front(), batch,
+                                                BoundEffort::quick, best_seconds - seconds);
+      seconds += seconds + bound >= best_seconds ? bound : planner(batch, layout).makespan_seconds;
+    }
+    if (seconds < best_seconds) {
+      best_seconds = seconds;
+      best = std::move(layout);
+    }
+  }
+  if (tried == 0) {
+    throw InfeasibleError(
+        "infeasible: memory per micro-batch: no homogeneous layout of {} devices holds {} tokens, "
+        "the "
+        "context; the longest is {} tokens on {}, {} fewer; lower the context to that or use "
+        "devices "
+        "with more memory",
+        devices, setup.context, longest_held, closest, setup.context - longest_held);
+  }
+  best.remark =
+      fmt::format("{}, best of {} layout{} that hold the context",
+                  to_string(best.prepared.strategies.front()), tried, tried == 1 ? "" : "s");
+  for (const std::string& limit : setup.model.profile.limits) best.remark += "; " + limit;
+  return best;
+}
+
+}  // namespace hydraulis

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planner/assignment.h"
+#include "planner/batch_plan.h"
+#include "traces/sampler.h"
+
+namespace hydraulis {
+
+/// What a policy is made for.
+struct PolicySetup {
+  CostModel model;           ///< with the plan's optimizer layout
+  StrategySet set;           ///< proposed strategies; policies with a layout of their own ignore it
+  std::int64_t context = 0;  ///< longest sequence that must be trainable, tokens
+  AssignmentOptions assignment;
+  /// Batches that a layout may be tuned on: the run's own, so that a static baseline is as good as
+  /// it can be made.
+  std::span<const Batch> batches;
+};
+
+/// A system that plans iterations: Hydraulis or one it is compared with. A window of batches goes
+/// in (the first is due now, the others follow), the due iteration's plan comes out; state carried
+/// from one call to the next is the object's own.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  virtual BatchPlan plan(std::span<const Batch> window) = 0;
+  /// The cost model its plans are made and must be executed with.
+  virtual const CostModel& cost_model() const = 0;
+  virtual const std::vector<Strategy>& strategies() const = 0;
+  /// Beside results: the layout it found and what it could not try.
+  virtual std::string remark() const { return {}; }
+  /// Whether sequences may be trained in another iteration than they were drawn for.
+  virtual bool reorders_data() const { return false; }
+};
+
+struct PolicyInfo {
+  const char* name;
+  const char* summary;  ///< one line for --help
+  std::unique_ptr<Policy> (*make)(const PolicySetup& setup);
+};
+
+/// Every policy, in the order of their help.
+std::span<const PolicyInfo> policies();
+
+/// Throws InputError for an unknown name (listing the known ones) and InfeasibleError when the
+/// policy has no layout for the context.
+std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup);
+
+/// The sequences of a batch that have tokens; those of length 0 train nothing.
+std::vector<Sequence> sequences_of(const Batch& batch);
+
+}  // namespace hydraulis
