@@ -58,12 +58,13 @@ bool looks_like_option(const std::string& argument) {
   return argument.size() > 1 && argument[0] == '-' && (argument[1] < '0' || argument[1] > '9');
 }
 
-std::string unknown_argument(const CLI::App& command, const std::vector<std::string>& arguments,
-                             const CLI::ParseError& error) {
+/// What to say about the first option that the command does not have, or "".
+std::string unknown_option(const CLI::App& command, const std::vector<std::string>& arguments) {
   const std::vector<std::string> known = option_names(command);
   for (const auto& argument : arguments) {
+    if (argument == "--") break;
     const std::string name = argument.substr(0, argument.find('='));
-    if (!looks_like_option(name) || name == "--") continue;
+    if (!looks_like_option(name)) continue;
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end() ||
                           (name[1] != '-' && command.get_option_no_throw(name.substr(0, 2)));
     if (!is_known) {
@@ -71,7 +72,7 @@ std::string unknown_argument(const CLI::App& command, const std::vector<std::str
                          did_you_mean(name, known));
     }
   }
-  return fmt::format("{}: {}", full_name(command), error.what());
+  return "";
 }
 
 }  // namespace
@@ -104,8 +105,9 @@ std::string usage_message(const CLI::App& app, const std::vector<std::string>& a
     }
     command = command->get_subcommand(argument);
   }
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
-    return unknown_argument(*command, arguments, error);
+  // A mistyped name of a required option shows as that option missing.
+  const std::string unknown = unknown_option(*command, arguments);
+  if (!unknown.empty()) return unknown;
   const std::vector<std::string> names = subcommand_names(*command);
   if (!names.empty()) {
     return fmt::format("{}: a subcommand is expected: {} (see {} --help)", full_name(*command),

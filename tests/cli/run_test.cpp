@@ -1,0 +1,187 @@
+// `simulate` and `compare`.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/cli/command.h"
+
+namespace hydraulis {
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+/// A folder with lengths.txt and a plan made by hand.
+class RunCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_lengths(command_.folder());
+    const Outcome plan = command_.run(hand_plan());
+    ASSERT_EQ(plan.code, 0) << plan.err;
+  }
+
+  static Arguments simulate(const Arguments& more = {}) {
+    Arguments arguments = {"simulate",           "--plan", "plan.json",    "--trace", "lengths.txt",
+                           "--tokens-per-batch", "100000", "--iterations", "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  static Arguments compare(const Arguments& more = {}) {
+    Arguments arguments = simulate(more);
+    arguments[0] = "compare";
+    arguments.insert(arguments.end(), {"--policies", "static-pack,hydraulis"});
+    return arguments;
+  }
+
+  Command command_;
+};
+
+TEST_F(RunCommand, SimulateHasTheStableKeys) {
+  const Json json = command_.json(simulate());
+  ASSERT_EQ(json.at("iterations").size(), 4u);
+  double sum = 0;
+  for (const auto& iteration : json.at("iterations")) {
+    sum += iteration.at("time_ms").get<double>();
+    EXPECT_GT(iteration.at("tokens").get<std::int64_t>(), 0);
+    EXPECT_LE(iteration.at("tokens").get<std::int64_t>(), 100000);
+    EXPECT_GE(iteration.at("bubble_share").get<double>(), 0);
+    EXPECT_LT(iteration.at("bubble_share").get<double>(), 1);
+    EXPECT_TRUE(iteration.contains("strategy"));
+  }
+  EXPECT_NEAR(json.at("mean_ms").get<double>(), sum / 4, 1e-9 * sum);
+  EXPECT_GE(json.at("p95_ms").get<double>(), json.at("mean_ms").get<double>());
+  EXPECT_GT(json.at("tokens_per_second").get<double>(), 0);
+  EXPECT_GT(json.at("mfu").get<double>(), 0);
+  EXPECT_LT(json.at("mfu").get<double>(), 1);
+  EXPECT_GT(json.at("events").get<std::int64_t>(), 0);
+  EXPECT_TRUE(json.contains("wall_seconds"));
+}
+
+TEST_F(RunCommand, CompareHasTheStableKeys) {
+  const Json json = command_.json(compare());
+  ASSERT_EQ(json.at("policies").size(), 2u);
+  const Json& first = json.at("policies")[0];
+  const Json& second = json.at("policies")[1];
+  EXPECT_EQ(first.at("name"), "static-pack");
+  EXPECT_EQ(second.at("name"), "hydraulis");
+  EXPECT_EQ(first.at("speedup").get<double>(), 1.0);
+  EXPECT_NEAR(second.at("speedup").get<double>(),
+              first.at("mean_ms").get<double>() / second.at("mean_ms").get<double>(), 1e-12);
+  for (const char* key : {"p95_ms", "tokens_per_second", "mfu", "bubble_share",
+                          "days_per_trillion_tokens", "device_hours_per_trillion_tokens"}) {
+    EXPECT_TRUE(second.contains(key)) << key;
+  }
+}
+
+TEST_F(RunCommand, ReproducibleOutputIsTheSameOnAnyNumberOfThreads) {
+  for (const auto make : {&RunCommand::simulate, &RunCommand::compare}) {
+    for (const char* form : {"--json", "--csv", "--seed=7"}) {
+      const Outcome one = command_.run((*make)({"--reproducible", form, "--threads", "1"}));
+      const Outcome four = command_.run((*make)({"--reproducible", form, "--threads", "4"}));
+      ASSERT_EQ(one.code, 0) << one.err;
+      EXPECT_EQ(one.out, four.out);
+      EXPECT_EQ(one.out.find("wall"), std::string::npos);
+    }
+  }
+}
+
+TEST_F(RunCommand, SeedsChangeTheBatches) {
+  const Outcome one = command_.run(simulate({"--reproducible", "--csv", "--seed", "1"}));
+  const Outcome two = command_.run(simulate({"--reproducible", "--csv", "--seed", "2"}));
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.out, two.out);
+}
+
+// What the planner promises is what the simulator finds when nothing but computation takes time.
+TEST_F(RunCommand, SimulationWithoutCommunicationIsTheAssignmentsMakespan) {
+  const Json assigned =
+      command_.json({"assign", "--plan", "plan.json", "--lengths", "lengths.txt"});
+  const Json run =
+      command_.json({"simulate", "--plan", "plan.json", "--trace", "lengths.txt", "--iterations",
+                     "1", "--sequences-per-batch", "412", "--no-communication"});
+  const double makespan = assigned.at("makespan_ms").get<double>();
+  EXPECT_NEAR(run.at("iterations")[0].at("time_ms").get<double>(), makespan, 0.01 * makespan);
+}
+
+TEST_F(RunCommand, CommunicationCostsTime) {
+  const Json with = command_.json(simulate());
+  const Json without = command_.json(simulate({"--no-communication"}));
+  EXPECT_GT(with.at("mean_ms").get<double>(), without.at("mean_ms").get<double>());
+}
+
+TEST_F(RunCommand, CsvHasARowAnIterationAndARowAPolicy) {
+  const Outcome iterations = command_.run(simulate({"--csv"}));
+  ASSERT_EQ(iterations.code, 0) << iterations.err;
+  EXPECT_EQ(std::count(iterations.out.begin(), iterations.out.end(), '\n'), 5);
+  EXPECT_EQ(iterations.out.rfind("iteration,time_ms,", 0), 0u) << iterations.out;
+  const Outcome policies = command_.run(compare({"--csv"}));
+  ASSERT_EQ(policies.code, 0) << policies.err;
+  EXPECT_EQ(std::count(policies.out.begin(), policies.out.end(), '\n'), 3);
+  EXPECT_EQ(policies.out.rfind("name,mean_ms,p95_ms,", 0), 0u) << policies.out;
+}
+
+TEST_F(RunCommand, TheTimelineIsValidJsonWithEventsAndTrackNames) {
+  const Outcome outcome = command_.run(simulate({"--timeline", "timeline.json"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json timeline = read_json_file(command_.folder() / "timeline.json");
+  const Json& events = timeline.is_array() ? timeline : timeline.at("traceEvents");
+  std::size_t complete = 0;
+  std::size_t names = 0;
+  for (const auto& event : events) {
+    const std::string phase = event.at("ph");
+    if (phase == "M") ++names;
+    if (phase == "X") {
+      ++complete;
+      EXPECT_GE(event.at("dur").get<double>(), 0);
+      EXPECT_GE(event.at("ts").get<double>(), 0);
+    }
+  }
+  EXPECT_GT(complete, 0u);
+  EXPECT_GT(names, 0u);
+}
+
+TEST_F(RunCommand, TruncatedSequencesAreCounted) {
+  Arguments arguments = simulate({"--context", "16384", "--over-context", "truncate"});
+  const Outcome outcome = command_.run(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("sequences over the context of 16384"), std::string::npos)
+      << outcome.out;
+  expect_refused(command_.run(simulate({"--context", "16384"})), 2, "16384");
+}
+
+TEST_F(RunCommand, BadInputIsRefused) {
+  const auto simulate_trace = [&](const std::string& trace) {
+    return command_.run({"simulate", "--plan", "plan.json", "--trace", trace});
+  };
+  const TemporaryFolder& folder = command_.folder();
+  expect_refused(simulate_trace("none.h5"), 2, "none.h5");
+  folder.write("fake.h5", "not HDF5 at all");
+  expect_refused(simulate_trace("fake.h5"), 2, "fake.h5: not an HDF5 file");
+  folder.write("empty.txt", "");
+  expect_refused(simulate_trace("empty.txt"), 2, "empty.txt");
+  folder.write("zeros.txt", "0\n0\n");
+  expect_refused(simulate_trace("zeros.txt"), 2, "zeros.txt");
+  folder.write("huge.txt", "99999999999999999999\n");
+  expect_refused(simulate_trace("huge.txt"), 2, "huge.txt");
+  folder.write("bytes.txt", std::string("\0\x01\xff\xfe", 4));
+  expect_refused(simulate_trace("bytes.txt"), 2, "bytes.txt");
+  folder.write("long.txt", "40000\n");
+  expect_refused(simulate_trace("long.txt"), 2, "40000");
+  expect_refused(command_.run({"compare", "--plan", "plan.json", "--trace", "lengths.txt",
+                               "--policies", "hydraulic"}),
+                 2, "'hydraulic' is not known");
+  expect_refused(command_.run(simulate({"--policy", "none"})), 2, "none");
+  expect_refused(command_.run(simulate({"--timeline", "missing/t.json"})), 2, "missing");
+  expect_refused(command_.run(simulate({"--timeline-iteration", "4", "--timeline", "t.json"})), 2,
+                 "--timeline-iteration");
+  expect_refused(command_.run(simulate({"-o", "missing/out.txt"})), 2, "missing");
+  expect_refused(command_.run({"simulate", "--plan", "plan.json"}), 2, "--trace");
+  folder.write("longer.txt", "100\n60000\n");
+  expect_refused(command_.run({"simulate", "--plan", "plan.json", "--trace", "longer.txt",
+                               "--context", "65536"}),
+                 3, "60");
+}
+
+}  // namespace
+}  // namespace hydraulis
