@@ -52,6 +52,7 @@ PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
   setup.set = result.plan.set;
   setup.context = static_cast<std::int64_t>(options.context);
   setup.assignment.max_tokens = static_cast<std::int64_t>(options.max_tokens);
+  setup.assignment.count_parameter_traffic = !options.no_communication;
   setup.batches = batches;
   return setup;
 }

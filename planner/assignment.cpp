@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "planner/bounds.h"
+#include "planner/parameter_traffic.h"
 
 namespace hydraulis {
 namespace {
@@ -144,6 +145,8 @@ PreparedStrategies prepare(const StrategySet& set, const CostModel& model,
   prepared.options = options;
   for (const Strategy& strategy : set.strategies) {
     prepared.pipelines.push_back(make_pipeline_costs(model, strategy, options.max_tokens));
+    prepared.traffic_seconds.push_back(
+        options.count_parameter_traffic ? parameter_traffic_seconds(strategy, model) : 0.0);
   }
   return prepared;
 }
@@ -186,9 +189,10 @@ BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& 
   const auto start = std::chrono::steady_clock::now();
   const int count = static_cast<int>(prepared.strategies.size());
   if (count == 0) throw InputError("the plan has no strategies");
-  std::vector<double> bounds;
-  for (const auto& pipelines : prepared.pipelines) {
-    bounds.push_back(makespan_lower_bound(pipelines, sequences, BoundEffort::quick));
+  std::vector<double> bounds;  // makespan plus parameter traffic
+  for (int i = 0; i < count; ++i) {
+    bounds.push_back(makespan_lower_bound(prepared.pipelines[i], sequences, BoundEffort::quick) +
+                     prepared.traffic_seconds[i]);
   }
   std::vector<int> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
@@ -208,26 +212,29 @@ BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& 
         longest.id, longest.length, fits, longest.length - fits, fits);
   }
   BatchPlan best;
-  bool found = false;
+  double best_seconds = std::numeric_limits<double>::infinity();
   for (const int strategy : order) {
-    const double bound = bounds[static_cast<std::size_t>(strategy)];
-    if (!std::isfinite(bound) || (found && bound >= best.makespan_seconds)) break;
-    BatchPlan plan = assign_on(sequences, prepared, strategy, bound);
-    if (!found || plan.makespan_seconds < best.makespan_seconds) {
+    const double traffic = prepared.traffic_seconds[strategy];
+    if (!(bounds[strategy] < best_seconds)) break;
+    BatchPlan plan = assign_on(sequences, prepared, strategy, bounds[strategy] - traffic);
+    if (plan.makespan_seconds + traffic < best_seconds) {
+      best_seconds = plan.makespan_seconds + traffic;
       best = std::move(plan);
-      found = true;
     }
   }
   // Only strategies that might still beat the plan hold the set's bound down: tighten those.
-  best.set_lower_bound_seconds = best.makespan_seconds;
+  double set_bound = best_seconds;
   for (const int strategy : order) {
-    double& bound = bounds[static_cast<std::size_t>(strategy)];
-    if (bound >= best.set_lower_bound_seconds && strategy != best.strategy) continue;
-    bound = makespan_lower_bound(prepared.pipelines[static_cast<std::size_t>(strategy)], sequences,
-                                 BoundEffort::whole_numbers, best.makespan_seconds);
-    best.set_lower_bound_seconds = std::min(best.set_lower_bound_seconds, bound);
+    const double traffic = prepared.traffic_seconds[strategy];
+    if (bounds[strategy] >= set_bound && strategy != best.strategy) continue;
+    bounds[strategy] =
+        traffic + makespan_lower_bound(prepared.pipelines[strategy], sequences,
+                                       BoundEffort::whole_numbers, best_seconds - traffic);
+    set_bound = std::min(set_bound, bounds[strategy]);
   }
-  best.lower_bound_seconds = bounds[static_cast<std::size_t>(best.strategy)];
+  const double traffic = prepared.traffic_seconds[best.strategy];
+  best.lower_bound_seconds = std::min(bounds[best.strategy] - traffic, best.makespan_seconds);
+  best.set_lower_bound_seconds = std::min(set_bound - traffic, best.makespan_seconds);
   best.planning_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return best;

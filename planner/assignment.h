@@ -15,12 +15,16 @@ struct AssignmentOptions {
   DispatchEffort dispatch;
   int rounds = 3;    ///< dispatch–pack rounds per strategy, each learning from the last
   int repacks = 48;  ///< moves tried with real packing at the end, per strategy
+  /// Choose the strategy by makespan plus its parameter traffic, which differs between strategies;
+  /// off, by makespan alone.
+  bool count_parameter_traffic = false;
 };
 
 /// A strategy set made ready for assignment: pipeline costs are computed once, not every iteration.
 struct PreparedStrategies {
   std::vector<Strategy> strategies;
   std::vector<std::vector<PipelineCost>> pipelines;  ///< by strategy
+  std::vector<double> traffic_seconds;               ///< by strategy; 0 where not counted
   AssignmentOptions options;
 };
 
@@ -29,9 +33,10 @@ PreparedStrategies prepare(const StrategySet& set, const CostModel& model,
 
 /// The two-stage assignment of one batch: dispatch over unequal pipelines, pack into micro-batches,
 /// on every strategy that could still be the best (bounds decide), keeping the fastest.
-/// Sequences of length 0 must have been left out. Deterministic, bounded by work.
-/// Throws InfeasibleError when no strategy holds the longest sequence: says by how much, and the
-/// longest that fits.
+/// With parameter traffic counted, set_lower_bound_seconds is the least bound plus traffic of any
+/// strategy, less the chosen strategy's traffic. Sequences of length 0 must have been left out.
+/// Deterministic, bounded by work. Throws InfeasibleError when no strategy holds the longest
+/// sequence: says by how much, and the longest that fits.
 BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& prepared);
 
 /// The assignment on one strategy alone, with its lower bound. `strategy` must be able to hold the

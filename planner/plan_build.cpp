@@ -7,6 +7,9 @@
 
 #include "base/error.h"
 #include "costmodel/build_cost_model.h"
+#include "planner/mixtures.h"
+#include "planner/thin_set.h"
+#include "traces/sampler.h"
 
 namespace hydraulis {
 namespace {
@@ -135,6 +138,35 @@ PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
   options.tokens_per_batch = static_cast<std::int64_t>(request.tokens_per_batch);
   Proposal proposal = propose(*trace, result.model, options);
   plan.set = std::move(proposal.set);
+  if (request.tokens_per_batch > 0) {
+    // Every strategy costs planning time in every iteration: keep those that batches would use.
+    constexpr int kMostStrategies = 16;
+    SamplerOptions sampling;
+    sampling.tokens_per_batch = request.tokens_per_batch;
+    sampling.context = request.context;
+    sampling.over_context = OverContext::truncate;
+    Sampler sampler(*trace, sampling);
+    std::vector<Batch> sample;
+    const int batches = std::clamp(1024 / cluster.devices(), 4, 16);
+    for (int i = 0; i < batches; ++i) sample.push_back(sampler.next());
+    AssignmentOptions assignment;
+    assignment.max_tokens = request.max_tokens;
+    std::int64_t shortest_reach = 0;
+    for (const Batch& batch : sample) {
+      const auto longest = *std::max_element(batch.lengths.begin(), batch.lengths.end());
+      if (shortest_reach == 0 || longest < shortest_reach) shortest_reach = longest;
+    }
+    for (Strategy& strategy : mixtures(plan.schemes, cluster.devices(), shortest_reach)) {
+      auto& strategies = plan.set.strategies;
+      if (std::find(strategies.begin(), strategies.end(), strategy) == strategies.end()) {
+        strategies.push_back(std::move(strategy));
+      }
+    }
+    const std::size_t proposed = plan.set.strategies.size();
+    plan.set = thin_set(plan.set, result.model, sample, assignment, kMostStrategies);
+    result.notes.push_back(fmt::format("{} strategies proposed, {} kept that sampled batches use",
+                                       proposed, plan.set.strategies.size()));
+  }
   plan.proposal_seconds = proposal.seconds;
   for (const DroppedScheme& dropped : proposal.dropped) {
     result.notes.push_back(to_string(dropped.scheme) + " not used: " + dropped.reason);
