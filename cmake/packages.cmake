@@ -15,7 +15,7 @@ target_link_libraries(hydraulis_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
 
 if(HYDRAULIS_TESTS)
   find_package(GTest REQUIRED)
-  pkg_check_modules(CBC IMPORTED_TARGET cbc)
+  pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc)
 endif()
 if(HYDRAULIS_BENCHMARKS)
   find_package(benchmark REQUIRED)

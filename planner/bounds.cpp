@@ -42,6 +42,7 @@ class Bound {
     std::vector<std::int64_t> lengths;
     for (const Sequence& sequence : sequences) lengths.push_back(sequence.length);
     std::sort(lengths.begin(), lengths.end());
+    items_ = static_cast<int>(std::min<std::size_t>(lengths.size(), kMostMicroBatches));
     for (const std::int64_t length : lengths) {
       if (lengths_.empty() || lengths_.back().length != length) lengths_.push_back({length, 0});
       lengths_.back().count += 1;
@@ -150,18 +151,28 @@ class Bound {
     const double c = stages_[g].c;
     const int p = group.cost->uniform_stages() ? group.cost->scheme.pp : 1;
     const double cap = static_cast<double>(group.cost->max_tokens);
+    const double most = T - (p - 1) * c;  // what many micro-batches come close to
     double best = 0;
-    for (int v = low; v <= high; ++v) {
-      const double ceiling = std::min(T / least_bubble_factor(p, v), T - (p - 1) * c);
-      double work = ceiling - v * c;
-      if (v == 1) work = std::min(work, most_work_in_one_[g]);
-      if (work <= 0 && T - (p - 1) * c - v * c <= 0) break;
-      if (work <= 0) continue;
-      const double tokens = std::min(v * cap, work / group.least_seconds_per_token);
+    const auto consider = [&](double work, double tokens) {
       best = std::max(best, price.work * work + price.tokens * tokens);
-      // Once memory no longer limits tokens and the bubble is gone, more only costs constants.
-      const bool all_tokens = v * cap >= work / group.least_seconds_per_token;
-      if (all_tokens && (p == 1 || T - ceiling < c)) break;
+    };
+    // No pipeline has more micro-batches than there are sequences.
+    for (int v = low; v <= std::min(high, items_); ++v) {
+      if (most - v * c <= 0) break;
+      const double ceiling = std::min(T / least_bubble_factor(p, v), most);
+      const double room = ceiling - v * c;
+      const double work = v == 1 ? std::min(room, most_work_in_one_[g]) : room;
+      if (work <= 0) continue;
+      consider(work, std::min(v * cap, work / group.least_seconds_per_token));
+      // More micro-batches only cost constants once neither memory nor what fits into a single one
+      // limits the load and the bubble is nearly gone.
+      if (work < room || v * cap < work / group.least_seconds_per_token) continue;
+      if (most - ceiling <= c) break;
+      if (most - ceiling < 1e-6 * T) {
+        const double limit = most - (v + 1) * c;  // where the rest of the bubble would be gone too
+        consider(limit, limit / group.least_seconds_per_token);
+        break;
+      }
     }
     return best;
   }
@@ -306,7 +317,8 @@ class Bound {
     return least;
   }
 
-  static constexpr int kMostMicroBatches = 100000;
+  static constexpr int kMostMicroBatches = 1'000'000'000;
+  int items_ = 0;                         ///< sequences
   std::vector<double> most_work_in_one_;  ///< seconds, by group
   std::vector<int> threshold_;            ///< by group, the branching point of branch()
   std::vector<Group> groups_;
