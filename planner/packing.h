@@ -34,9 +34,9 @@ std::vector<std::vector<int>> pack_to_shares(std::span<const std::int64_t> sizes
 
 /// How much work packing may do; every limit counts operations, never time.
 struct PackingEffort {
-  int bin_counts = 20;         ///< numbers of micro-batches tried on a pipelined scheme
-  int order_evaluations = 60;  ///< schedule evaluations per number of micro-batches
-  int polish_evaluations = 0;  ///< schedule evaluations spent on moving sequences at the end
+  int bin_counts = 20;           ///< numbers of micro-batches tried on a pipelined scheme
+  int order_evaluations = 60;    ///< schedule evaluations per number of micro-batches
+  int polish_evaluations = 600;  ///< schedule evaluations spent on moving sequences at the end
 };
 
 /// Packs one pipeline's sequences into micro-batches and orders them, minimising the pipeline's
