@@ -102,11 +102,11 @@ TEST(Bounds, OnOneEmptyEnoughPipelineTheBoundIsTheTime) {
 }
 
 TEST(Bounds, WhatFitsIntoOneMicroBatchDoesNotLimitTwo) {
-  // The long sequence fits the first pipeline only and decides the makespan, 3.1; the second needs
+  // The long sequence fits the second pipeline only and decides the makespan, 3.1; the first needs
   // two micro-batches of one sequence each, 2.8.
   SmallInstance instance;
-  instance.pipelines = {test::make_pipeline(1, 1, 1, 1000, {0, 0.01, 0.5}),
-                        test::make_pipeline(1, 2, 1, 100, {0, 0.01, 0.5})};
+  instance.pipelines = {test::make_pipeline(1, 1, 1, 100, {0, 0.01, 0.5}),
+                        test::make_pipeline(1, 2, 1, 1000, {0, 0.01, 0.5})};
   instance.sequences = test::make_sequences({260, 90, 90});
   EXPECT_NEAR(test::exhaustive_optimum(instance), 3.1, 1e-12);
   expect_bounds_hold(instance, 3.1);
