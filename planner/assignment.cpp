@@ -65,9 +65,8 @@ std::vector<double> learn_corrections(std::span<const PipelineCost> pipelines,
 }
 
 /// Moves and swaps judged by real packing, from the slowest pipeline to faster ones.
-void repack(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences, int work,
-            double good_enough, Assigned& assigned) {
-  PackingEffort effort;
+void repack(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences,
+            const PackingEffort& effort, int work, double good_enough, Assigned& assigned) {
   const auto packed = [&](std::size_t k, const std::vector<int>& indices) {
     --work;
     return pack_pipeline(pipelines[k], select(sequences, indices), effort);
@@ -165,7 +164,7 @@ BatchPlan assign_on(std::span<const Sequence> sequences, const PreparedStrategie
     assigned.sequences = dispatching.sequences;
     for (std::size_t k = 0; k < pipelines.size(); ++k) {
       assigned.plans.push_back(
-          pack_pipeline(pipelines[k], select(sequences, assigned.sequences[k])));
+          pack_pipeline(pipelines[k], select(sequences, assigned.sequences[k]), options.packing));
     }
     const double makespan = assigned.makespan();
     std::vector<double> learned = learn_corrections(pipelines, assigned, corrections, sequences);
@@ -174,7 +173,7 @@ BatchPlan assign_on(std::span<const Sequence> sequences, const PreparedStrategie
     if (best.plans.empty() || makespan < best.makespan()) best = std::move(assigned);
     if (best.makespan() <= good_enough || settled) break;
   }
-  repack(pipelines, sequences, options.repacks, good_enough, best);
+  repack(pipelines, sequences, options.packing, options.repacks, good_enough, best);
   BatchPlan plan;
   plan.strategy = strategy;
   plan.pipelines = std::move(best.plans);

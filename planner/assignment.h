@@ -13,6 +13,7 @@ namespace hydraulis {
 struct AssignmentOptions {
   std::int64_t max_tokens = 0;  ///< cap on a micro-batch in tokens; 0: what memory allows
   DispatchEffort dispatch;
+  PackingEffort packing;
   int rounds = 3;    ///< dispatch–pack rounds per strategy, each learning from the last
   int repacks = 48;  ///< moves tried with real packing at the end, per strategy
   /// Choose the strategy by makespan plus its parameter traffic, which differs between strategies;

@@ -18,6 +18,7 @@ StrategySet thin_set(const StrategySet& set, const CostModel& model, std::span<c
                      const AssignmentOptions& options, int most) {
   AssignmentOptions quick = options;
   quick.dispatch.evaluations = 0;
+  quick.packing = {4, 12, 0};
   quick.rounds = 1;
   quick.repacks = 0;
   quick.count_parameter_traffic = true;

@@ -76,7 +76,8 @@ HomogeneousLayout best_homogeneous_layout(const PolicySetup& setup, const Layout
   best.remark =
       fmt::format("{}, best of {} layout{} that hold the context",
                   to_string(best.prepared.strategies.front()), tried, tried == 1 ? "" : "s");
-  for (const std::string& limit : setup.model.profile.limits) best.remark += "; " + limit;
+  if (!setup.model.profile.limits.empty())
+    best.remark += " among those the profile knows (limits below)";
   return best;
 }
 
