@@ -11,11 +11,14 @@ if(HYDRAULIS_SANITIZE)
   add_link_options(-fsanitize=${HYDRAULIS_SANITIZE})
 endif()
 
-# Rebuilds are common and the machines small: use the compiler cache where it is installed.
+# Rebuilds are common and the machines small: use the compiler cache where it is installed, in a way
+# that another clone of the project shares.
 find_program(HYDRAULIS_CCACHE ccache)
 if(HYDRAULIS_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HYDRAULIS_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${HYDRAULIS_CCACHE})
+  set(HYDRAULIS_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+                         CCACHE_NOHASHDIR=1 ${HYDRAULIS_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HYDRAULIS_LAUNCHER})
+  set(CMAKE_C_COMPILER_LAUNCHER ${HYDRAULIS_LAUNCHER})
 endif()
 
 # The CUDA backend is built where its compiler stands; without nvcc the project is complete on CPUs.
