@@ -52,6 +52,28 @@ OptimizerLayout layout_of(const Strategy& strategy) {
   return {static_cast<int>(strategy.size()) * scheme.cp, scheme.tp, scheme.pp};
 }
 
+/// At least one strategy must be able to train a sequence as long as the context.
+void check_context(const CostModel& model, const std::vector<Strategy>& strategies,
+                   std::int64_t context) {
+  std::int64_t longest = 0;
+  Scheme holder;
+  for (const Strategy& strategy : strategies) {
+    for (const Scheme& scheme : strategy) {
+      const std::int64_t tokens = max_tokens(model, scheme);
+      if (tokens > longest) {
+        longest = tokens;
+        holder = scheme;
+      }
+    }
+  }
+  if (longest < context) {
+    throw InfeasibleError(
+        "infeasible: memory: no strategy given holds a sequence of the context's {} tokens: {} "
+        "holds the most, {}, which is {} fewer; --context {} fits",
+        context, to_string(holder), longest, context - longest, longest);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> provenance(const CostModel& model) {
@@ -125,6 +147,7 @@ PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
         }
       }
     }
+    check_context(result.model, plan.set.strategies, context);
     return result;
   }
   if (trace == nullptr) {
@@ -169,7 +192,7 @@ PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
   }
   plan.proposal_seconds = proposal.seconds;
   for (const DroppedScheme& dropped : proposal.dropped) {
-    result.notes.push_back(to_string(dropped.scheme) + " not used: " + dropped.reason);
+    result.unused_schemes.push_back(to_string(dropped.scheme) + " not used: " + dropped.reason);
   }
   return result;
 }
