@@ -26,6 +26,7 @@ struct PlanResult {
   Plan plan;
   CostModel model;
   std::vector<std::string> notes;
+  std::vector<std::string> unused_schemes;  ///< each with its reason
 };
 
 /// Proposes a strategy set for the trace, or takes the strategies given by hand (then `trace` may

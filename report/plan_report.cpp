@@ -18,6 +18,7 @@ Report plan_report(const PlanResult& result, bool reproducible) {
   Report report;
   report.json = to_json(plan, reproducible);
   report.json["notes"] = result.notes;
+  report.json["unused_schemes"] = result.unused_schemes;
   Table schemes;
   schemes.title = "Schemes";
   schemes.columns = {{"scheme", "(cp,tp,pp)", 0, Align::left},
@@ -55,6 +56,15 @@ Report plan_report(const PlanResult& result, bool reproducible) {
     strategies.notes.push_back(fmt::format("proposed in {:.3f} s", plan.proposal_seconds));
   }
   for (const std::string& note : result.notes) strategies.notes.push_back(note);
+  // Analytic profiles know many schemes; people see a few, --json has them all.
+  constexpr std::size_t kShown = 6;
+  for (std::size_t i = 0; i < std::min(kShown, result.unused_schemes.size()); ++i) {
+    strategies.notes.push_back(result.unused_schemes[i]);
+  }
+  if (result.unused_schemes.size() > kShown) {
+    strategies.notes.push_back(fmt::format("and {} more schemes not used (--json lists them)",
+                                           result.unused_schemes.size() - kShown));
+  }
   report.tables = {schemes, strategies};
   return report;
 }
