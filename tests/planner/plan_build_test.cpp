@@ -1,0 +1,123 @@
+#include "planner/plan_build.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "case_study.h"
+
+namespace hydraulis {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+PlanRequest case_study_request() {
+  PlanRequest request;
+  request.model = "llama-32b";
+  request.cluster = "a800-64";
+  request.context = 32'768;
+  request.tokens_per_batch = 200'000;
+  return request;
+}
+
+template <typename Matcher>
+void expect_refused(const PlanRequest& request, ExitCode code, const Matcher& message,
+                    const LengthTrace* trace = nullptr) {
+  try {
+    make_plan(request, trace);
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    EXPECT_THAT(error.what(), message);
+  }
+}
+
+TEST(PlanBuild, StrategiesByHand) {
+  PlanRequest request = case_study_request();
+  request.strategies = test::kCaseStudyStrategies;
+  const PlanResult result = make_plan(request, nullptr);
+  EXPECT_EQ(result.plan.set.strategies, test::case_study_set().strategies);
+  EXPECT_EQ(result.plan.set.optimizer.dp, 4);
+  EXPECT_EQ(result.plan.set.optimizer.tp, 16);
+  EXPECT_EQ(result.plan.set.optimizer.pp, 1);
+  EXPECT_EQ(result.plan.memory_model, "published");
+  EXPECT_FALSE(result.plan.schemes.empty());
+  const CostModel again = cost_model_of(result.plan);
+  for (const SchemeOption& option : result.plan.schemes) {
+    EXPECT_EQ(max_tokens(again, option.scheme), option.max_tokens) << to_string(option.scheme);
+  }
+  EXPECT_FALSE(provenance(result.model).empty());
+}
+
+TEST(PlanBuild, OptimizerLayoutByHand) {
+  PlanRequest request = case_study_request();
+  request.strategies = "(1,16,1)+6x(1,8,1)";
+  request.optimizer_layout = "4,16,1";
+  EXPECT_EQ(make_plan(request, nullptr).plan.set.optimizer.tp, 16);
+  for (const char* bad : {"4,16", "4,16,1,1", "0,16,1", "a,b,c", "4;16;1", ""}) {
+    request.optimizer_layout = bad;
+    if (*bad == '\0') {
+      EXPECT_NO_THROW(make_plan(request, nullptr));  // found by itself
+    } else {
+      expect_refused(request, ExitCode::bad_input, HasSubstr("--optimizer-layout"));
+    }
+  }
+  request.optimizer_layout = "2,16,1";  // 32 of 64 devices
+  expect_refused(request, ExitCode::bad_input, HasSubstr("64"));
+}
+
+TEST(PlanBuild, WrongNumbersOfDevices) {
+  PlanRequest request = case_study_request();
+  request.strategies = "5x(1,16,1)";
+  expect_refused(request, ExitCode::infeasible, AllOf(HasSubstr("80"), HasSubstr("16 fewer")));
+  request.strategies = "3x(1,16,1)";
+  expect_refused(request, ExitCode::bad_input, AllOf(HasSubstr("48"), HasSubstr("64")));
+}
+
+TEST(PlanBuild, SchemesThatCannotBeUsed) {
+  PlanRequest request = case_study_request();
+  request.strategies = "4x(1,16,1); 2x(1,32,1)";
+  expect_refused(request, ExitCode::bad_input, HasSubstr("(1,32,1)"));
+  request.strategies = "4x(1,16,1); 32x(1,1,2)";  // does not fit in memory at all
+  expect_refused(request, ExitCode::infeasible, HasSubstr("(1,1,2)"));
+}
+
+TEST(PlanBuild, NothingToProposeFrom) {
+  expect_refused(case_study_request(), ExitCode::bad_input, HasSubstr("--trace"));
+}
+
+TEST(PlanBuild, ContextThatFitsNothingNamesTheNearest) {
+  const LengthTrace trace = load_trace("web-gpt2");
+  PlanRequest request = case_study_request();
+  request.context = 65'536;
+  expect_refused(request, ExitCode::infeasible, AllOf(HasSubstr("65536"), HasSubstr("43520")),
+                 &trace);
+}
+
+TEST(PlanBuild, ProposesForATrace) {
+  const LengthTrace trace = load_trace("web-gpt2");
+  const PlanResult result = make_plan(case_study_request(), &trace);
+  ASSERT_FALSE(result.plan.set.strategies.empty());
+  std::int64_t longest = 0;
+  for (const Strategy& strategy : result.plan.set.strategies) {
+    EXPECT_LE(devices(strategy), 64);
+    for (const Scheme& scheme : strategy) {
+      longest = std::max(longest, max_tokens(result.model, scheme));
+    }
+  }
+  EXPECT_GE(longest, 32'768);
+  EXPECT_TRUE(is_homogeneous(result.plan.set.strategies.front()));
+}
+
+TEST(PlanBuild, UnknownNamesAreRefused) {
+  PlanRequest request = case_study_request();
+  request.model = "llama-33b";
+  expect_refused(request, ExitCode::bad_input, HasSubstr("llama-33b"));
+  request = case_study_request();
+  request.cluster = "a900-64";
+  expect_refused(request, ExitCode::bad_input, HasSubstr("a900-64"));
+}
+
+}  // namespace
+}  // namespace hydraulis
