@@ -204,7 +204,9 @@ class Bound {
     if (!excluded(low)) return low;
     double high = low > 0 ? low : 1e-9;
     // In a branch no time may be enough; a bound this far above the first needs no more proof.
-    const double limit = 2 * high;
+    // Elsewhere some time always is, and stopping short would make starting prices look alike.
+    const bool branched = std::any_of(few.begin(), few.end(), [](int count) { return count >= 0; });
+    const double limit = (branched ? 2 : 1e12) * high;
     while (excluded(high)) {
       low = high;
       if (high > limit) return low;

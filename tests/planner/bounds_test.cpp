@@ -112,6 +112,21 @@ TEST(Bounds, WhatFitsIntoOneMicroBatchDoesNotLimitTwo) {
   expect_bounds_hold(instance, 3.1);
 }
 
+TEST(Bounds, AFewLongSequencesDoNotHideTheOthersWork) {
+  // Only the first pipeline holds the long ones, which take it a small part of the time that the
+  // short ones need everywhere.
+  std::vector<PipelineCost> pipelines(12,
+                                      test::make_pipeline(1, 4, 1, 7808, {3.9e-9, 2.4e-4, 0.12}));
+  pipelines.insert(pipelines.begin(), test::make_pipeline(1, 16, 1, 43520, {1.4e-9, 1e-4, 0.15}));
+  std::vector<std::uint32_t> lengths{9400, 8600, 8300};
+  lengths.resize(200, 900);
+  const auto sequences = test::make_sequences(lengths);
+  const double makespan = assign(sequences, test::prepare_by_hand(pipelines)).makespan_seconds;
+  const double bound = makespan_lower_bound(pipelines, sequences, BoundEffort::quick);
+  EXPECT_LE(bound, makespan);
+  EXPECT_GE(bound, 0.97 * makespan);
+}
+
 TEST(Bounds, WithoutConstantsManySequencesStillEndQuickly) {
   const std::vector<PipelineCost> pipelines(3, test::make_pipeline(1, 1, 4, 4096, {0, 0.01, 0}));
   const std::vector<Sequence> sequences =
