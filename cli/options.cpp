@@ -104,8 +104,8 @@ CLI::Validator whole_number(std::uint64_t low, std::uint64_t high) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, value);
     // The option's own conversion reads a leading zero as octal.
-    const bool plain = stop == end && (text.size() == 1 || text.front() != '0');
-    if (error == std::errc() && plain && value >= low && value <= high) return {};
+    const bool plain = error == std::errc() && stop == end && (text.size() == 1 || text[0] != '0');
+    if (plain && value >= low && value <= high) return {};
     return fmt::format("'{}' is not a whole number from {} to {}", text, low, high);
   };
   return {check, ""};

@@ -12,6 +12,10 @@
 #include "base/error.h"
 #include "tests/base/temporary_folder.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace hydraulis {
 namespace {
 
@@ -140,6 +144,11 @@ TEST(Hdf5File, RefusesAFileCutAnywhere) {
 }
 
 TEST(Hdf5File, DamagedBytesAreRefusedOrHarmless) {
+#ifdef __SANITIZE_ADDRESS__
+  // HDF5 1.10 loses its half-read object header when opening a damaged dataset fails; it returns no
+  // handle that we could close. Only leaks are exempt, and only here.
+  const __lsan::ScopedDisabler library_leaks;
+#endif
   const TemporaryFolder folder;
   const std::string whole = read_text_file(write_example(folder));
   std::size_t refused = 0;
