@@ -36,7 +36,7 @@ std::string JsonFields::name(const std::string& field) const {
 }
 
 bool JsonFields::has(const std::string& field) {
-  known_.push_back(field);
+  ignore(field);
   return object_.contains(field);
 }
 
@@ -107,7 +107,9 @@ bool JsonFields::boolean_or(const std::string& field, bool fallback) {
   return value.get<bool>();
 }
 
-void JsonFields::ignore(const std::string& field) { known_.push_back(field); }
+void JsonFields::ignore(const std::string& field) {
+  if (std::find(known_.begin(), known_.end(), field) == known_.end()) known_.push_back(field);
+}
 
 void JsonFields::finish() const {
   for (const auto& item : object_.items()) {

@@ -30,6 +30,8 @@ void add_assign_command(CLI::App& app) {
   command->footer("Example:\n  hydraulis assign --plan plan.json --lengths batch.txt");
   command->callback([options, command] {
     CommonOptions& common = options->common;
+    refuse_same_file({{"-o", common.output}},
+                     {{"--plan", options->plan}, {"--lengths", options->lengths}});
     const PlanResult result = load_plan(options->plan);
     if (command->count("--context") == 0) common.context = result.plan.context;
     const OneBatch one = load_one_batch(options->lengths, common.context, common.over_context);

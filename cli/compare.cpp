@@ -22,6 +22,7 @@ struct Options {
 
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
+  refuse_same_file({{"-o", common.output}}, {{"--plan", options.plan}, {"--trace", common.trace}});
   const LengthTrace trace = load_trace(common.trace);
   const PlanResult plan = plan_for_run(command, options.plan, common, trace);
   const SampledBatches sampled = sample_batches(trace, sampler_options(common), common.iterations);
@@ -41,7 +42,7 @@ void run(Options& options, const CLI::App& command) {
   }
   CompareContext context;
   context.devices = plan.model.cluster.devices();
-  context.notes = run_notes(plan, common, sampled.over_context, how.costing);
+  context.notes = run_notes(plan, common, sampled, how.costing);
   context.reproducible = common.reproducible;
   emit(common, compare_report(runs, context));
 }

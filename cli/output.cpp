@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -40,6 +42,30 @@ void emit(const CommonOptions& options, const Report& report, bool to_output_fil
     write_text_file(options.output, text);
   } else {
     write_stdout(text);
+  }
+}
+
+void refuse_same_file(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs) {
+  const auto same = [](const NamedFile& x, const NamedFile& y) {
+    if (x.path.empty() || y.path.empty()) return false;
+    std::error_code ec;
+    if (std::filesystem::equivalent(x.path, y.path, ec)) {
+      return std::filesystem::is_regular_file(x.path, ec);  // /dev/null may be named twice
+    }
+    return std::filesystem::weakly_canonical(x.path, ec) ==
+               std::filesystem::weakly_canonical(y.path, ec) &&
+           !std::filesystem::exists(x.path, ec);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    std::vector<NamedFile> others(outputs.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                  outputs.end());
+    others.insert(others.end(), inputs.begin(), inputs.end());
+    for (const NamedFile& other : others) {
+      if (same(outputs[i], other)) {
+        throw InputError("{}: {} is also the file of {}; name another", outputs[i].option,
+                         outputs[i].path, other.option);
+      }
+    }
   }
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/options.h"
 #include "report/report.h"
@@ -21,6 +23,16 @@ void write_stdout(std::string_view text);
 
 /// Flushes what was written with stdio; errors as write_stdout().
 void flush_stdout();
+
+/// A file that an option names, for refuse_same_file().
+struct NamedFile {
+  std::string option;
+  std::string path;  ///< empty: not given
+};
+
+/// Throws InputError when an output file is also another output or an input: writing it would
+/// destroy the other.
+void refuse_same_file(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs);
 
 /// Prints the report in the form the options ask for (text, --json, --csv), to standard output or,
 /// atomically, to the file of -o. Commands whose -o is another file (plan, trace import) print with

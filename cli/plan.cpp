@@ -35,6 +35,10 @@ void add_plan_command(CLI::App& app) {
       "--over-context truncate -o plan.json");
   command->callback([options, command] {
     const CommonOptions& common = options->common;
+    refuse_same_file({{"-o", common.output}}, {{"--trace", common.trace},
+                                               {"--model", common.model},
+                                               {"--cluster", common.cluster},
+                                               {"--profile", common.profile}});
     PlanRequest request = plan_request(*command, common);
     request.strategies = options->strategies;
     request.optimizer_layout = options->optimizer_layout;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
 
@@ -23,7 +25,7 @@ PlanRequest plan_request(const CLI::App& command, const CommonOptions& options) 
 PlanResult load_plan(const std::string& path) {
   PlanResult result;
   result.plan = plan_from_json(read_json_file(path), path);
-  result.model = cost_model_of(result.plan);
+  result.model = cost_model_of(result.plan, path);
   result.notes = provenance(result.model);
   return result;
 }
@@ -58,11 +60,21 @@ PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
 }
 
 std::vector<std::string> run_notes(const PlanResult& result, const CommonOptions& options,
-                                   const OverContextCounts& counts, const CostingOptions& costing) {
+                                   const SampledBatches& sampled, const CostingOptions& costing) {
   std::vector<std::string> notes = result.notes;
   for (const std::string& note : costing_assumptions(result.model, costing)) notes.push_back(note);
   notes.push_back(fmt::format("{} sequences over the context of {} tokens, {} tokens removed",
-                              counts.sequences, options.context, counts.tokens_removed));
+                              sampled.over_context.sequences, options.context,
+                              sampled.over_context.tokens_removed));
+  const std::uint64_t budget = sampler_options(options).tokens_per_batch;
+  const auto over =
+      std::count_if(sampled.batches.begin(), sampled.batches.end(),
+                    [budget](const Batch& batch) { return budget > 0 && batch.tokens() > budget; });
+  if (over > 0) {
+    notes.push_back(fmt::format(
+        "{} of {} batches hold one sequence that is longer than the budget of {} tokens", over,
+        sampled.batches.size(), budget));
+  }
   return notes;
 }
 

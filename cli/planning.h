@@ -26,8 +26,9 @@ PlanResult plan_for_run(const CLI::App& command, const std::string& plan_path,
 PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
                          std::span<const Batch> batches);
 
-/// Notes beside simulated results: what was done to over-long sequences, what times contain.
+/// Notes beside simulated results: what times contain, what was done to over-long sequences, and
+/// batches of a single sequence longer than the token budget.
 std::vector<std::string> run_notes(const PlanResult& result, const CommonOptions& options,
-                                   const OverContextCounts& counts, const CostingOptions& costing);
+                                   const SampledBatches& sampled, const CostingOptions& costing);
 
 }  // namespace hydraulis

@@ -28,6 +28,14 @@ struct Options {
   double bandwidth_scale = 1;
 };
 
+void check_timeline_name(const std::string& name) {
+  if (name.empty() || name.ends_with(".json") || name.ends_with(".json.gz") ||
+      name.ends_with(".h5")) {
+    return;
+  }
+  throw InputError("--timeline: {}, expected a name that ends in .json, .json.gz or .h5", name);
+}
+
 void write_timeline(const Options& options, const PlannedRun& run, const IterationOptions& how) {
   if (options.timeline_iteration >= run.plans.size()) {
     throw InputError("--timeline-iteration: {}, expected 0 to {}", options.timeline_iteration,
@@ -50,6 +58,9 @@ void write_timeline(const Options& options, const PlannedRun& run, const Iterati
 
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
+  check_timeline_name(options.timeline);
+  refuse_same_file({{"-o", common.output}, {"--timeline", options.timeline}},
+                   {{"--plan", options.plan}, {"--trace", common.trace}});
   const LengthTrace trace = load_trace(common.trace);
   const PlanResult plan = plan_for_run(command, options.plan, common, trace);
   const SampledBatches sampled = sample_batches(trace, sampler_options(common), common.iterations);
@@ -65,7 +76,7 @@ void run(Options& options, const CLI::App& command) {
   if (!options.timeline.empty()) write_timeline(options, planned, how);
   RunContext context;
   context.strategies = planned.strategies;
-  context.notes = run_notes(plan, common, sampled.over_context, how.costing);
+  context.notes = run_notes(plan, common, sampled, how.costing);
   context.notes.insert(context.notes.begin(),
                        fmt::format("policy {}: {}", options.policy, planned.remark));
   context.reproducible = common.reproducible;

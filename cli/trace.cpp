@@ -75,6 +75,10 @@ void show(const ShowOptions& options) {
   warn(trace.warnings);
   OverContextCounts counts;
   const OverContext policy = parse_over_context(options.over_context);
+  if (options.context == 0 && policy != OverContext::error) {
+    throw InputError("--over-context {}: needs --context, the length it applies to",
+                     options.over_context);
+  }
   if (options.context > 0) trace = apply_over_context(trace, options.context, policy, counts);
   const TraceStatistics statistics = compute_statistics(trace);
   Report report;

@@ -98,9 +98,4 @@ double memory_limit_bytes(const CostModel& model) {
   return bound - memory.safety_bytes;
 }
 
-std::int64_t min_tokens_for_utilisation(const CostModel& model, const Scheme& scheme) {
-  const auto found = model.profile.min_tokens_by_tp.find(scheme.tp);
-  return found == model.profile.min_tokens_by_tp.end() ? 0 : found->second * scheme.cp;
-}
-
 }  // namespace hydraulis

@@ -93,7 +93,4 @@ double required_bytes(const CostModel& model, const Scheme& scheme, double token
 /// Bytes per device that a stage may use: the device's memory less the safety margin.
 double memory_limit_bytes(const CostModel& model);
 
-/// Fewest tokens a micro-batch of the scheme should have to use the device well (0: unknown).
-std::int64_t min_tokens_for_utilisation(const CostModel& model, const Scheme& scheme);
-
 }  // namespace hydraulis

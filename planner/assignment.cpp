@@ -204,6 +204,14 @@ BatchPlan assign(std::span<const Sequence> sequences, const PreparedStrategies& 
     for (const auto& pipelines : prepared.pipelines) {
       fits = std::max(fits, longest_that_fits(pipelines));
     }
+    if (prepared.options.max_tokens > 0 && fits <= prepared.options.max_tokens &&
+        longest.length > prepared.options.max_tokens) {
+      throw InfeasibleError(
+          "infeasible: --max-tokens {}: sequence {} has {} tokens, {} more than a micro-batch may "
+          "have; raise the cap, or shorten sequences with --context {} and --over-context",
+          prepared.options.max_tokens, longest.id, longest.length,
+          longest.length - prepared.options.max_tokens, fits);
+    }
     throw InfeasibleError(
         "infeasible: memory per micro-batch: sequence {} has {} tokens, the longest that any "
         "strategy of "

@@ -86,14 +86,18 @@ std::vector<std::string> provenance(const CostModel& model) {
   return notes;
 }
 
-CostModel cost_model_of(const Plan& plan) {
-  const ModelSpec model = load_model(plan.model);
-  const ClusterSpec cluster = load_cluster(plan.cluster);
-  const Profile profile =
-      plan.profile.empty() ? default_profile(model, cluster) : load_profile(plan.profile);
-  const MemoryModel memory =
-      plan.memory_model == "composed" ? MemoryModel::composed : MemoryModel::published;
-  return make_cost_model(model, cluster, profile, memory, plan.set.optimizer);
+CostModel cost_model_of(const Plan& plan, const std::string& where) {
+  try {
+    const ModelSpec model = load_model(plan.model);
+    const ClusterSpec cluster = load_cluster(plan.cluster);
+    const Profile profile =
+        plan.profile.empty() ? default_profile(model, cluster) : load_profile(plan.profile);
+    const MemoryModel memory =
+        plan.memory_model == "composed" ? MemoryModel::composed : MemoryModel::published;
+    return make_cost_model(model, cluster, profile, memory, plan.set.optimizer);
+  } catch (const Error& error) {
+    throw Error(error.code(), where + ": " + error.what());
+  }
 }
 
 PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
@@ -186,13 +190,18 @@ PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
       }
     }
     const std::size_t proposed = plan.set.strategies.size();
-    plan.set = thin_set(plan.set, result.model, sample, assignment, kMostStrategies);
+    plan.set = thin_set(plan.set, result.model, sample, assignment, context, kMostStrategies);
     result.notes.push_back(fmt::format("{} strategies proposed, {} kept that sampled batches use",
                                        proposed, plan.set.strategies.size()));
   }
   plan.proposal_seconds = proposal.seconds;
   for (const DroppedScheme& dropped : proposal.dropped) {
     result.unused_schemes.push_back(to_string(dropped.scheme) + " not used: " + dropped.reason);
+  }
+  if (profile.analytic) {
+    for (const std::string& excluded : excluded_schemes(model, cluster)) {
+      result.unused_schemes.push_back(excluded);
+    }
   }
   return result;
 }

@@ -35,8 +35,9 @@ struct PlanResult {
 /// nothing holds the context.
 PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace);
 
-/// The cost model a plan was made with, from the names it holds.
-CostModel cost_model_of(const Plan& plan);
+/// The cost model a plan was made with, from the names it holds. `where` names the plan's file in
+/// errors.
+CostModel cost_model_of(const Plan& plan, const std::string& where);
 
 /// What people should know of a cost model's numbers: analytic or measured, origin, limits.
 std::vector<std::string> provenance(const CostModel& model);

@@ -152,6 +152,10 @@ Plan plan_from_json(const Json& json, const std::string& where) {
   plan.tokens_per_batch =
       static_cast<std::uint64_t>(fields.integer("tokens_per_batch", 0, kMostTokens));
   plan.proposal_seconds = fields.number_or("proposal_seconds", 0);
+  if (plan.proposal_seconds < 0) {
+    throw InputError("{} is {}, expected 0 or more", fields.name("proposal_seconds"),
+                     plan.proposal_seconds);
+  }
   plan.set.optimizer = layout_of(fields.at("optimizer_layout"), where);
   const std::int64_t available = plan.set.optimizer.devices();
 

@@ -15,7 +15,7 @@ constexpr std::size_t kMostDispatched = 24;  ///< strategies dispatched per samp
 }  // namespace
 
 StrategySet thin_set(const StrategySet& set, const CostModel& model, std::span<const Batch> sample,
-                     const AssignmentOptions& options, int most) {
+                     const AssignmentOptions& options, std::int64_t context, int most) {
   AssignmentOptions quick = options;
   quick.dispatch.evaluations = 0;
   quick.packing = {4, 12, 0};
@@ -43,8 +43,9 @@ StrategySet thin_set(const StrategySet& set, const CostModel& model, std::span<c
     double least = never;
     for (const auto& [bound, s] : order) {
       if (s != 0 && (bound > kFarFromBest * least || left == 0)) {
-        // Not looked at: as if it were no better than the first strategy.
-        seconds[b][s] = never;
+        // Not looked at: it holds the batch, but is taken to be no good for it.
+        constexpr double kNotLookedAt = 2;
+        seconds[b][s] *= kNotLookedAt;
         continue;
       }
       if (left > 0) --left;
@@ -55,26 +56,47 @@ StrategySet thin_set(const StrategySet& set, const CostModel& model, std::span<c
       least = std::min(least, seconds[b][s]);
     }
   }
+  const auto holds_context = [&](std::size_t s) {
+    return std::any_of(prepared.pipelines[s].begin(), prepared.pipelines[s].end(),
+                       [&](const PipelineCost& p) { return p.padded(context) <= p.max_tokens; });
+  };
+  const auto sum = [&](std::size_t s) {
+    double total = 0;
+    for (const auto& batch : seconds) total += batch[s];
+    return total;
+  };
   std::vector<char> kept(strategies, 0);
-  // Strategy 0 is the homogeneous optimizer layout, the fallback that holds every batch.
   kept[0] = 1;
-  std::vector<double> best(sample.size());
+  if (!holds_context(0)) {
+    std::size_t holder = 0;
+    for (std::size_t s = 1; s < strategies; ++s) {
+      if (holds_context(s) && (holder == 0 || sum(s) < sum(holder))) holder = s;
+    }
+    kept[holder] = 1;
+  }
+  std::vector<double> best(sample.size(), never);
   double total = 0;
-  for (std::size_t b = 0; b < sample.size(); ++b) total += best[b] = seconds[b][0];
-  for (int count = 1; count < most; ++count) {
+  for (std::size_t b = 0; b < sample.size(); ++b) {
+    for (std::size_t s = 0; s < strategies; ++s) {
+      if (kept[s] != 0) best[b] = std::min(best[b], seconds[b][s]);
+    }
+    total += best[b];
+  }
+  for (int count = static_cast<int>(std::count(kept.begin(), kept.end(), 1)); count < most;
+       ++count) {
     std::size_t chosen = 0;
     double chosen_total = total;
     for (std::size_t s = 1; s < strategies; ++s) {
       if (kept[s] != 0) continue;
       double with = 0;
       for (std::size_t b = 0; b < sample.size(); ++b) with += std::min(best[b], seconds[b][s]);
-      if (with < chosen_total || (std::isinf(chosen_total) && chosen == 0 && std::isfinite(with))) {
+      if (with < chosen_total) {
         chosen = s;
         chosen_total = with;
       }
     }
     constexpr double kWorthKeeping = 0.999;
-    if (chosen == 0 || (std::isfinite(total) && chosen_total > kWorthKeeping * total)) break;
+    if (chosen == 0 || chosen_total > kWorthKeeping * total) break;
     kept[chosen] = 1;
     total = chosen_total;
     for (std::size_t b = 0; b < sample.size(); ++b) best[b] = std::min(best[b], seconds[b][chosen]);

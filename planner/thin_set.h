@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "planner/assignment.h"
@@ -7,11 +8,12 @@
 
 namespace hydraulis {
 
-/// Keeps the strategies that matter: starting from the one that is best for every sample batch it
-/// must hold, the strategy that saves most time over the sample (assignment without local search,
-/// parameter traffic included) is added until `most` are kept or the next would save less than 0.1
-/// %. Kept strategies stay in their order.
+/// Keeps the strategies that matter. The first one stays, and so does whichever of those that hold
+/// `context` tokens is best over the sample, so that no batch is left without a strategy; then the
+/// strategy that saves most time (assignment without local search, parameter traffic included) is
+/// added until `most` are kept or the next would save less than 0.1 %. Kept strategies stay in
+/// their order. Precondition: some strategy holds the context.
 StrategySet thin_set(const StrategySet& set, const CostModel& model, std::span<const Batch> sample,
-                     const AssignmentOptions& options, int most);
+                     const AssignmentOptions& options, std::int64_t context, int most);
 
 }  // namespace hydraulis

@@ -148,6 +148,10 @@ Report assign_report(const BatchPlan& plan, const AssignContext& context) {
         fmt::format("planned in {:.2f} ms", plan.planning_seconds * kMillisecondsPerSecond));
   }
   table.notes.push_back(fmt::format("{} sequences, {} tokens", all_sequences, all_tokens));
+  table.notes.push_back(fmt::format(
+      "{} empty sequences left out; {} over the context, of which {} dropped, {} tokens removed",
+      context.empty_sequences, context.over_context, context.dropped_sequences,
+      context.tokens_removed));
   for (const std::string& note : context.notes) table.notes.push_back(note);
   report.tables = {table};
   return report;

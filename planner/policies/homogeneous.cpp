@@ -64,6 +64,13 @@ HomogeneousLayout best_homogeneous_layout(const PolicySetup& setup, const Layout
       best = std::move(layout);
     }
   }
+  const std::int64_t cap = setup.assignment.max_tokens;
+  if (tried == 0 && cap > 0 && cap < setup.context) {
+    throw InfeasibleError(
+        "infeasible: --max-tokens {}: the context has {} tokens, {} more than a micro-batch may "
+        "have; raise the cap or lower --context to {}",
+        cap, setup.context, setup.context - cap, cap);
+  }
   if (tried == 0) {
     throw InfeasibleError(
         "infeasible: memory per micro-batch: no homogeneous layout of {} devices holds {} tokens, "

@@ -43,7 +43,7 @@ TEST(PlanBuild, StrategiesByHand) {
   EXPECT_EQ(result.plan.set.optimizer.pp, 1);
   EXPECT_EQ(result.plan.memory_model, "published");
   EXPECT_FALSE(result.plan.schemes.empty());
-  const CostModel again = cost_model_of(result.plan);
+  const CostModel again = cost_model_of(result.plan, "plan.json");
   for (const SchemeOption& option : result.plan.schemes) {
     EXPECT_EQ(max_tokens(again, option.scheme), option.max_tokens) << to_string(option.scheme);
   }
@@ -65,6 +65,42 @@ TEST(PlanBuild, OptimizerLayoutByHand) {
   }
   request.optimizer_layout = "2,16,1";  // 32 of 64 devices
   expect_refused(request, ExitCode::bad_input, HasSubstr("64"));
+}
+
+/// Whatever the sample batches prefer, the set must hold a sequence as long as the context.
+void expect_context_held(const PlanRequest& request, const std::string& trace_name) {
+  const LengthTrace trace = load_trace(trace_name);
+  const PlanResult result = make_plan(request, &trace);
+  std::int64_t longest = 0;
+  for (const Strategy& strategy : result.plan.set.strategies) {
+    for (const Scheme& scheme : strategy) {
+      longest = std::max(longest, max_tokens(result.model, scheme));
+    }
+  }
+  EXPECT_GE(longest, static_cast<std::int64_t>(request.context));
+}
+
+TEST(PlanBuild, AProposedSetHoldsTheContextWhereTheOptimizerLayoutDoesNot) {
+  PlanRequest request = case_study_request();
+  request.optimizer_layout = "16,4,1";  // holds 7,808 tokens
+  expect_context_held(request, "web-gpt2");
+  request = case_study_request();
+  request.model = "llama-7b";
+  request.cluster = "h100-8";
+  request.context = 131'072;  // needs context parallelism, which an optimizer layout cannot express
+  request.tokens_per_batch = 400'000;
+  expect_context_held(request, "github-gpt2");
+}
+
+TEST(PlanBuild, ExcludedDegreesAreSaidWithTheirReason) {
+  PlanRequest request = case_study_request();
+  request.model = "llama-3.2-1b";  // 32 heads, 8 of keys and values
+  request.cluster = "h100-8";
+  request.context = 8192;
+  const LengthTrace trace = load_trace("web-gpt2");
+  const PlanResult result = make_plan(request, &trace);
+  EXPECT_FALSE(result.unused_schemes.empty());
+  EXPECT_THAT(result.unused_schemes, ::testing::Contains(HasSubstr("tp=16")));
 }
 
 TEST(PlanBuild, WrongNumbersOfDevices) {

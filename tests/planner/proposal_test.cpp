@@ -8,9 +8,9 @@
 #include <set>
 #include <string>
 
-#include "a800_options.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "costmodel/build_cost_model.h"
 #include "traces/synth.h"
 
 namespace hydraulis {
@@ -177,19 +177,12 @@ ProposalProblem case_study(const std::string& preset) {
   problem.context = 32768;
   problem.devices = 64;
   problem.optimizer = {4, 16, 1};
-  problem.schemes = test::a800_options(test::a800_32b(), problem.optimizer);
+  problem.schemes = scheme_options(make_cost_model(load_model("llama-32b"), load_cluster("a800-64"),
+                                                   load_profile("a800-llama-32b"),
+                                                   MemoryModel::published, problem.optimizer));
   problem.histogram =
       length_histogram(synthesize_preset(preset, 20000, 3), problem.context, 200000);
   return problem;
-}
-
-TEST(Proposal, TestOptionsAgreeWithThePublishedMemoryTable) {
-  const auto options = test::a800_options(test::a800_32b(), {4, 16, 1});
-  const std::vector<std::int64_t> expected{0, 1920, 0, 3968, 6272};
-  for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_EQ(options[k].max_tokens, expected[k]);
-  EXPECT_EQ(options[6].max_tokens, 7808);
-  EXPECT_EQ(options[12].max_tokens, 27264);
-  EXPECT_EQ(options[14].max_tokens, 43520);
 }
 
 TEST(Proposal, CaseStudyHoldsOneLongPipelineAndManyShortOnes) {
