@@ -1,14 +1,26 @@
 #!/usr/bin/env python3
 """Writes unicode_ranges.inc: the code points of the classes that byte-level BPE splits text by.
 
-    python3 make_unicode_ranges.py > unicode_ranges.inc
+python3 make_unicode_ranges.py > unicode_ranges.inc
 """
+
 import sys
 import unicodedata
 
 # Unicode's White_Space property; it is not in unicodedata and has been stable since version 6.3.
-SPACES = {*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
-          0x202F, 0x205F, 0x3000}
+SPACES = {
+    *range(0x09, 0x0E),
+    0x20,
+    0x85,
+    0xA0,
+    0x1680,
+    *range(0x2000, 0x200B),
+    0x2028,
+    0x2029,
+    0x202F,
+    0x205F,
+    0x3000,
+}
 
 
 def ranges(belongs):
