@@ -16,7 +16,7 @@ double parameter_traffic_seconds(const Strategy& strategy, const CostModel& mode
   for (const Stage& stage : program.stages) {
     double seconds = 0;
     for (const Instruction& instruction : stage.instructions) {
-      if (instruction.stream != Stream::parameters) continue;
+      if (instruction.stream != StreamKind::parameters) continue;
       const auto near = static_cast<double>(instruction.intra_node_bytes);
       const auto far = static_cast<double>(instruction.inter_node_bytes);
       const double latency = far > 0 ? inter.latency_seconds : intra.latency_seconds;

@@ -16,7 +16,7 @@ void account_time(const Stage& stage, const std::vector<Span>& spans, double mak
   std::vector<Span> computing;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     if (!(spans[i].end > spans[i].start)) continue;
-    if (stage.instructions[i].stream == Stream::compute) {
+    if (stage.instructions[i].stream == StreamKind::compute) {
       computing.push_back(spans[i]);
       result.compute_seconds += spans[i].end - spans[i].start;
     } else {

@@ -41,7 +41,7 @@ Durations draw_durations(const Program& program) {
   for (const Stage& stage : program.stages) {
     auto& seconds = durations.seconds.emplace_back();
     for (const Instruction& instruction : stage.instructions) {
-      const bool computes = instruction.stream == Stream::compute;
+      const bool computes = instruction.stream == StreamKind::compute;
       seconds.push_back((computes ? 1e-1 : 1e-3) * (0.25 + 1.5 * random.uniform()));
     }
   }

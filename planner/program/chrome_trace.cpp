@@ -109,7 +109,7 @@ void write_metadata(const Timeline& timeline, TextSink& sink, bool& first) {
     for (int stream = 0; stream < kStreams; ++stream) {
       if (!used[stage][stream]) continue;
       add(stage, stream, "thread_name",
-          fmt::format("\"name\":\"{}\"", to_string(static_cast<Stream>(stream))));
+          fmt::format("\"name\":\"{}\"", to_string(static_cast<StreamKind>(stream))));
       add(stage, stream, "thread_sort_index", fmt::format("\"sort_index\":{}", stream));
     }
     sink.flush_if_full();

@@ -102,7 +102,7 @@ class Expansion {
     Operation& operation = add(kind, part, pass);
     operation.group = OperationGroup::tensor;
     operation.group_size = scheme_.tp;
-    operation.stream = Stream::collective;
+    operation.stream = StreamKind::collective;
     operation.bytes = tokens_ * model_.hidden * kElement;
   }
   void gather(OperationPart part, OperationPass pass) {
@@ -134,7 +134,7 @@ class Expansion {
         Operation& ring = add(OperationKind::ring_exchange, attention_ring, pass, step);
         ring.group = OperationGroup::context;
         ring.group_size = scheme_.cp;
-        ring.stream = Stream::collective;
+        ring.stream = StreamKind::collective;
         ring.bytes = (is_backward ? 4 : 2) * tokens_ * kv_heads_ * model_.head_dim * kElement;
       }
       Operation& operation = add(OperationKind::attention, attention, pass, step);

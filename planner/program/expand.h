@@ -64,7 +64,7 @@ struct Operation {
   OperationPart part = OperationPart::whole_instruction;
   OperationPass pass = OperationPass::forward;
   OperationGroup group = OperationGroup::none;
-  Stream stream = Stream::compute;
+  StreamKind stream = StreamKind::compute;
   int layer = 0;
   int step = 0;  ///< of the context-parallel ring
   int group_size = 1;

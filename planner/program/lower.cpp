@@ -59,7 +59,7 @@ class StageWriter {
     return static_cast<int>(instructions_.size()) - 1;
   }
 
-  Instruction make(Op op, Stream stream, int micro_batch = -1) const {
+  Instruction make(Op op, StreamKind stream, int micro_batch = -1) const {
     Instruction instruction;
     instruction.op = op;
     instruction.stream = stream;
@@ -67,7 +67,7 @@ class StageWriter {
     return instruction;
   }
 
-  Instruction over_layers(Op op, Stream stream, int micro_batch = -1) const {
+  Instruction over_layers(Op op, StreamKind stream, int micro_batch = -1) const {
     Instruction instruction = make(op, stream, micro_batch);
     instruction.layer_begin = program_.stages[global_].layer_begin;
     instruction.layer_end = program_.stages[global_].layer_end;
@@ -78,7 +78,7 @@ class StageWriter {
   /// what all of them wait for.
   void reshard(Op op, const std::vector<std::pair<int, ReshardSummary>>& layers, int after) {
     for (const auto& [layer, summary] : layers) {
-      Instruction instruction = make(op, Stream::parameters);
+      Instruction instruction = make(op, StreamKind::parameters);
       instruction.layer_begin = layer;
       instruction.layer_end = layer + 1;
       instruction.intra_node_bytes = summary.intra_node_bytes;
@@ -90,7 +90,7 @@ class StageWriter {
   }
 
   /// A send or receive; with sequence parallelism each device moves its own 1/tp of the tokens.
-  Instruction transfer(Op op, Stream stream, int micro_batch, int peer) const {
+  Instruction transfer(Op op, StreamKind stream, int micro_batch, int peer) const {
     Instruction instruction = make(op, stream, micro_batch);
     instruction.peer = peer;
     const MicroBatch& batch = pipeline_.micro_batches[micro_batch];
@@ -111,7 +111,7 @@ class StageWriter {
 
   /// `used` holds the compute instructions by micro-batch: a receive waits until the one whose
   /// input lay in its slot is done, which bounds what a fast sender can pile up here.
-  int receive(Op op, Stream stream, int micro_batch, int peer, const std::vector<int>& used) {
+  int receive(Op op, StreamKind stream, int micro_batch, int peer, const std::vector<int>& used) {
     Instruction instruction = transfer(op, stream, micro_batch, peer);
     const int freed_by = micro_batch - kReceiveSlots;
     if (freed_by >= 0) instruction.depends_on.push_back(used[freed_by]);
@@ -119,16 +119,17 @@ class StageWriter {
   }
 
   int forward(int micro_batch, bool receives, bool sends) {
-    Instruction instruction = over_layers(Op::forward, Stream::compute, micro_batch);
+    Instruction instruction = over_layers(Op::forward, StreamKind::compute, micro_batch);
     if (micro_batch == 0) instruction.depends_on.push_back(last_gather_);
     if (receives) {
-      instruction.depends_on.push_back(receive(Op::receive_activation, Stream::activation_receive,
-                                               micro_batch, global_ - 1, forwards_));
+      instruction.depends_on.push_back(receive(Op::receive_activation,
+                                               StreamKind::activation_receive, micro_batch,
+                                               global_ - 1, forwards_));
     }
     const int index = forwards_[micro_batch] = add(std::move(instruction));
     if (sends) {
       Instruction send =
-          transfer(Op::send_activation, Stream::activation_send, micro_batch, global_ + 1);
+          transfer(Op::send_activation, StreamKind::activation_send, micro_batch, global_ + 1);
       send.depends_on.push_back(index);
       add(std::move(send));
     }
@@ -136,16 +137,16 @@ class StageWriter {
   }
 
   int backward(int micro_batch, bool receives, bool sends) {
-    Instruction instruction = over_layers(Op::backward, Stream::compute, micro_batch);
+    Instruction instruction = over_layers(Op::backward, StreamKind::compute, micro_batch);
     instruction.depends_on.push_back(forwards_[micro_batch]);
     if (receives) {
-      instruction.depends_on.push_back(receive(Op::receive_gradient, Stream::gradient_receive,
+      instruction.depends_on.push_back(receive(Op::receive_gradient, StreamKind::gradient_receive,
                                                micro_batch, global_ + 1, backwards_));
     }
     const int index = backwards_[micro_batch] = add(std::move(instruction));
     if (sends) {
       Instruction send =
-          transfer(Op::send_gradient, Stream::gradient_send, micro_batch, global_ - 1);
+          transfer(Op::send_gradient, StreamKind::gradient_send, micro_batch, global_ - 1);
       send.depends_on.push_back(index);
       add(std::move(send));
     }
@@ -153,7 +154,7 @@ class StageWriter {
   }
 
   void norm_and_step() {
-    Instruction norm = make(Op::gradient_norm, Stream::collective);
+    Instruction norm = make(Op::gradient_norm, StreamKind::collective);
     const int near = messages_of_doubling(std::min(program_.devices, program_.devices_per_node));
     const int far = messages_of_doubling((program_.devices + program_.devices_per_node - 1) /
                                          program_.devices_per_node);
@@ -162,7 +163,7 @@ class StageWriter {
     norm.transfers = near + far;
     norm.depends_on.push_back(static_cast<int>(instructions_.size()) - 1);
     const int norm_index = add(std::move(norm));
-    Instruction step = over_layers(Op::optimizer_step, Stream::compute);
+    Instruction step = over_layers(Op::optimizer_step, StreamKind::compute);
     step.depends_on.push_back(norm_index);
     add(std::move(step));
   }

@@ -42,23 +42,23 @@ const char* to_string(Op op) {
   return "unknown";
 }
 
-const char* to_string(Stream stream) {
+const char* to_string(StreamKind stream) {
   switch (stream) {
-    case Stream::compute:
+    case StreamKind::compute:
       return "compute";
-    case Stream::parameters:
+    case StreamKind::parameters:
       return "parameters";
-    case Stream::activation_send:
+    case StreamKind::activation_send:
       return "activation_send";
-    case Stream::activation_receive:
+    case StreamKind::activation_receive:
       return "activation_receive";
-    case Stream::gradient_send:
+    case StreamKind::gradient_send:
       return "gradient_send";
-    case Stream::gradient_receive:
+    case StreamKind::gradient_receive:
       return "gradient_receive";
-    case Stream::collective:
+    case StreamKind::collective:
       return "collective";
-    case Stream::host_copy:
+    case StreamKind::host_copy:
       return "host_copy";
   }
   return "unknown";

@@ -31,7 +31,7 @@ enum class Op : std::uint8_t {
 };
 
 /// Streams of a device on which instructions run in order; different streams run concurrently.
-enum class Stream : std::uint8_t {
+enum class StreamKind : std::uint8_t {
   compute,
   parameters,  ///< gather_parameters and reduce_gradients
   activation_send,
@@ -51,7 +51,7 @@ inline constexpr int kEmbeddingLayer = -1;
 /// matching send or receive; and those of `depends_on`.
 struct Instruction {
   Op op = Op::forward;
-  Stream stream = Stream::compute;
+  StreamKind stream = StreamKind::compute;
   int micro_batch = -1;  ///< index in the pipeline's micro-batches, or -1
   int peer = -1;         ///< global stage index of the other side of a send or receive
   int layer_begin = 0;
@@ -96,6 +96,6 @@ struct Program {
 };
 
 const char* to_string(Op op);
-const char* to_string(Stream stream);
+const char* to_string(StreamKind stream);
 
 }  // namespace hydraulis

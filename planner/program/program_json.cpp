@@ -134,7 +134,7 @@ class Reader {
     JsonFields fields = object(json, path);
     Instruction instruction;
     instruction.op = named<Op>(fields, "op", kOps);
-    instruction.stream = named<Stream>(fields, "stream", kStreams);
+    instruction.stream = named<StreamKind>(fields, "stream", kStreams);
     instruction.micro_batch = static_cast<int>(
         fields.integer_or("micro_batch", kNoMicroBatch, kNoMicroBatch, micro_batches - 1));
     instruction.peer = static_cast<int>(fields.integer_or("peer", -1, -1, stages - 1));

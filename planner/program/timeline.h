@@ -16,7 +16,7 @@ struct TimelineEvent {
   int instruction =
       0;  ///< index in the stage's stream: the id that predictions and measurements share
   Op op = Op::forward;
-  Stream stream = Stream::compute;
+  StreamKind stream = StreamKind::compute;
   int micro_batch = -1;
   double start_seconds = 0;
   double end_seconds = 0;

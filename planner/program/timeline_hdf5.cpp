@@ -129,7 +129,7 @@ void write_timeline_hdf5(const Timeline& timeline, const std::filesystem::path& 
   file.set_attribute("/", "origin", timeline.origin);
   file.set_attribute("/", "model", timeline.model_name);
   file.write_texts("/op_names", names<Op>(kOps));
-  file.write_texts("/stream_names", names<Stream>(kStreams));
+  file.write_texts("/stream_names", names<StreamKind>(kStreams));
 
   using Event = TimelineEvent;
   file.create_group("/events");
@@ -186,7 +186,7 @@ Timeline read_timeline_hdf5(const std::filesystem::path& path) {
 
   const auto ops = meanings<Op>(file.read_texts("/op_names"), kOps, where, "/op_names");
   const auto streams =
-      meanings<Stream>(file.read_texts("/stream_names"), kStreams, where, "/stream_names");
+      meanings<StreamKind>(file.read_texts("/stream_names"), kStreams, where, "/stream_names");
   using Event = TimelineEvent;
   const std::uint64_t rows = file.size("/events/iteration");
   if (rows / kMostRowsPerByte > std::filesystem::file_size(path)) {

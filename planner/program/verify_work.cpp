@@ -150,7 +150,7 @@ class StageWork {
 
   std::vector<int> first_of_each_stream(const std::vector<int>& instructions) const {
     std::vector<int> firsts;
-    std::set<Stream> met;
+    std::set<StreamKind> met;
     for (const int i : instructions) {
       if (met.insert(stage_.instructions[i].stream).second) firsts.push_back(i);
     }

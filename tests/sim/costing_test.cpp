@@ -14,7 +14,7 @@ namespace {
 using testing::pipeline_of;
 using testing::small_model;
 
-Instruction make(Op op, Stream stream, int micro_batch = -1) {
+Instruction make(Op op, StreamKind stream, int micro_batch = -1) {
   Instruction instruction;
   instruction.op = op;
   instruction.stream = stream;
@@ -48,16 +48,16 @@ constexpr double kWhole = 0.1 + 0.45 + 0.1;
 
 TEST(costing, a_third_of_the_stage_time_is_forward) {
   const CostModel model = small_model();
-  EXPECT_NEAR(cost_of(make(Op::forward, Stream::compute, 0), model), kWhole / 3, 1e-12);
-  EXPECT_NEAR(cost_of(make(Op::recompute, Stream::compute, 0), model), kWhole / 3, 1e-12);
-  EXPECT_NEAR(cost_of(make(Op::backward, Stream::compute, 0), model), kWhole * 2 / 3, 1e-12);
-  EXPECT_NEAR(cost_of(make(Op::backward_input, Stream::compute, 0), model), kWhole / 3, 1e-12);
-  EXPECT_NEAR(cost_of(make(Op::backward_weight, Stream::compute, 0), model), kWhole / 3, 1e-12);
+  EXPECT_NEAR(cost_of(make(Op::forward, StreamKind::compute, 0), model), kWhole / 3, 1e-12);
+  EXPECT_NEAR(cost_of(make(Op::recompute, StreamKind::compute, 0), model), kWhole / 3, 1e-12);
+  EXPECT_NEAR(cost_of(make(Op::backward, StreamKind::compute, 0), model), kWhole * 2 / 3, 1e-12);
+  EXPECT_NEAR(cost_of(make(Op::backward_input, StreamKind::compute, 0), model), kWhole / 3, 1e-12);
+  EXPECT_NEAR(cost_of(make(Op::backward_weight, StreamKind::compute, 0), model), kWhole / 3, 1e-12);
 }
 
 TEST(costing, transfers_are_latency_plus_bytes_over_bandwidth) {
   CostModel model = small_model();
-  Instruction send = make(Op::send_activation, Stream::activation_send, 0);
+  Instruction send = make(Op::send_activation, StreamKind::activation_send, 0);
   send.peer = 1;
   send.transfers = 1;
   send.intra_node_bytes = 1'000'000;
@@ -65,7 +65,7 @@ TEST(costing, transfers_are_latency_plus_bytes_over_bandwidth) {
   send.intra_node_bytes = 0;
   send.inter_node_bytes = 1'000'000;
   EXPECT_NEAR(cost_of(send, model), 20e-6 + 0.1, 1e-12);
-  Instruction gather = make(Op::gather_parameters, Stream::parameters);
+  Instruction gather = make(Op::gather_parameters, StreamKind::parameters);
   gather.transfers = 6;
   gather.intra_node_bytes = 2'000'000;
   gather.inter_node_bytes = 3'000'000;
@@ -77,7 +77,7 @@ TEST(costing, transfers_are_latency_plus_bytes_over_bandwidth) {
 
 TEST(costing, halving_bandwidth_doubles_the_bytes_term_and_latency_its_own) {
   const CostModel model = small_model();
-  Instruction reduce = make(Op::reduce_gradients, Stream::parameters);
+  Instruction reduce = make(Op::reduce_gradients, StreamKind::parameters);
   reduce.transfers = 3;
   reduce.inter_node_bytes = 5'000'000;
   CostingOptions slow;
@@ -92,17 +92,18 @@ TEST(costing, halving_bandwidth_doubles_the_bytes_term_and_latency_its_own) {
   both.bandwidth_scale = 0.5;
   EXPECT_DOUBLE_EQ(cost_of(reduce, model, both), 2 * cost_of(reduce, model, no_latency));
   // Computation does not change.
-  const Instruction forward = make(Op::forward, Stream::compute, 0);
+  const Instruction forward = make(Op::forward, StreamKind::compute, 0);
   EXPECT_EQ(cost_of(forward, model, slow), cost_of(forward, model));
 }
 
 TEST(costing, norm_is_a_tree_and_the_optimizer_step_moves_the_owned_states) {
   const CostModel model = small_model();
   // 4 devices a node: 2 steps of 10 µs; 2 nodes: 1 step of 20 µs; there and back.
-  EXPECT_NEAR(cost_of(make(Op::gradient_norm, Stream::collective), model), 2 * (2 * 10e-6 + 20e-6),
-              1e-15);
+  EXPECT_NEAR(cost_of(make(Op::gradient_norm, StreamKind::collective), model),
+              2 * (2 * 10e-6 + 20e-6), 1e-15);
   const double owned = std::ceil(static_cast<double>(parameter_count(model.model)) / 8);
-  EXPECT_NEAR(cost_of(make(Op::optimizer_step, Stream::compute), model), owned * 30 / 1e9, 1e-15);
+  EXPECT_NEAR(cost_of(make(Op::optimizer_step, StreamKind::compute), model), owned * 30 / 1e9,
+              1e-15);
 }
 
 TEST(costing, without_communication_only_computation_takes_time) {
@@ -112,19 +113,20 @@ TEST(costing, without_communication_only_computation_takes_time) {
   for (const Op op :
        {Op::gather_parameters, Op::send_activation, Op::receive_gradient, Op::reduce_gradients,
         Op::gradient_norm, Op::optimizer_step, Op::barrier, Op::offload}) {
-    Instruction instruction = make(op, Stream::collective);
+    Instruction instruction = make(op, StreamKind::collective);
     instruction.transfers = 2;
     instruction.inter_node_bytes = 1000;
     EXPECT_EQ(cost_of(instruction, model, options), 0) << to_string(op);
   }
-  EXPECT_NEAR(cost_of(make(Op::forward, Stream::compute, 0), model, options), kWhole / 3, 1e-12);
+  EXPECT_NEAR(cost_of(make(Op::forward, StreamKind::compute, 0), model, options), kWhole / 3,
+              1e-12);
 }
 
 TEST(costing, what_has_no_cost_is_refused) {
   const CostModel model = small_model();
-  const Instruction forward = make(Op::forward, Stream::compute, 0);
-  EXPECT_THROW(cost_of(make(Op::offload, Stream::host_copy), model), InputError);
-  EXPECT_THROW(cost_of(make(Op::forward, Stream::compute, 3), model), InputError);
+  const Instruction forward = make(Op::forward, StreamKind::compute, 0);
+  EXPECT_THROW(cost_of(make(Op::offload, StreamKind::host_copy), model), InputError);
+  EXPECT_THROW(cost_of(make(Op::forward, StreamKind::compute, 3), model), InputError);
   Program unknown = program_of({forward});
   unknown.pipelines[0].scheme.tp = 4;
   EXPECT_THROW(instruction_durations(unknown, model), InputError);

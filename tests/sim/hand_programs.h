@@ -45,7 +45,7 @@ class HandPipeline {
   Program program;
 
  private:
-  int add(Stage& stage, Op op, Stream stream, int micro_batch, int peer,
+  int add(Stage& stage, Op op, StreamKind stream, int micro_batch, int peer,
           std::vector<int> depends_on) {
     Instruction instruction;
     instruction.op = op;
@@ -60,21 +60,21 @@ class HandPipeline {
   void forward(Stage& stage, int s, int stages, int m) {
     std::vector<int> after;
     if (s > 0) {
-      after = {add(stage, Op::receive_activation, Stream::activation_receive, m, s - 1, {})};
+      after = {add(stage, Op::receive_activation, StreamKind::activation_receive, m, s - 1, {})};
     }
-    const int at = add(stage, Op::forward, Stream::compute, m, -1, after);
+    const int at = add(stage, Op::forward, StreamKind::compute, m, -1, after);
     if (s + 1 < stages) {
-      add(stage, Op::send_activation, Stream::activation_send, m, s + 1, {at});
+      add(stage, Op::send_activation, StreamKind::activation_send, m, s + 1, {at});
     }
   }
 
   void backward(Stage& stage, int s, int stages, int m) {
     std::vector<int> after;
     if (s + 1 < stages) {
-      after = {add(stage, Op::receive_gradient, Stream::gradient_receive, m, s + 1, {})};
+      after = {add(stage, Op::receive_gradient, StreamKind::gradient_receive, m, s + 1, {})};
     }
-    const int at = add(stage, Op::backward, Stream::compute, m, -1, after);
-    if (s > 0) add(stage, Op::send_gradient, Stream::gradient_send, m, s - 1, {at});
+    const int at = add(stage, Op::backward, StreamKind::compute, m, -1, after);
+    if (s > 0) add(stage, Op::send_gradient, StreamKind::gradient_send, m, s - 1, {at});
   }
 
   void add_stage(int s, int stages, int micro_batches, bool gpipe) {

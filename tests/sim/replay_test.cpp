@@ -151,7 +151,7 @@ TEST(replay, bubble_share_of_equal_micro_batches_is_the_closed_form) {
 Instruction global(Op op, std::vector<int> depends_on) {
   Instruction instruction;
   instruction.op = op;
-  instruction.stream = Stream::collective;
+  instruction.stream = StreamKind::collective;
   instruction.depends_on = std::move(depends_on);
   return instruction;
 }
@@ -178,7 +178,7 @@ TEST(replay, a_send_without_receive_names_who_waits_for_whom) {
   for (Instruction& instruction : instructions) {
     if (instruction.op == Op::receive_activation && instruction.micro_batch == 1) {
       instruction.op = Op::recompute;
-      instruction.stream = Stream::compute;
+      instruction.stream = StreamKind::compute;
     }
   }
   const Durations durations = hand.durations(ones(2), 2);

@@ -146,7 +146,7 @@ TEST(Expand, NoCollectivesWithoutGroups) {
     const Op op = program.stages[0].instructions[i].op;
     if (op != Op::forward && op != Op::backward) continue;
     for (const Operation& o : expand(program, model, 0, i)) {
-      EXPECT_EQ(o.stream, Stream::compute);
+      EXPECT_EQ(o.stream, StreamKind::compute);
       EXPECT_EQ(o.group, OperationGroup::none);
     }
   }
@@ -158,7 +158,7 @@ TEST(Expand, TransfersAreOneOperationOfTheInstructionsBytes) {
   for (int s = 0; s < 2; ++s) {
     for (int i = 0; i < static_cast<int>(program.stages[s].instructions.size()); ++i) {
       const Instruction& what = program.stages[s].instructions[i];
-      if (what.peer < 0 && what.stream != Stream::parameters) continue;
+      if (what.peer < 0 && what.stream != StreamKind::parameters) continue;
       const std::vector<Operation> operations = expand(program, model, s, i);
       ASSERT_EQ(operations.size(), 1u);
       EXPECT_EQ(operations[0].bytes, what.intra_node_bytes + what.inter_node_bytes);

@@ -40,7 +40,7 @@ class TimelineFiles : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-TimelineEvent event(int stage, Op op, Stream stream, double start, double end,
+TimelineEvent event(int stage, Op op, StreamKind stream, double start, double end,
                     std::int64_t bytes = 0) {
   TimelineEvent result;
   result.stage = stage;
@@ -60,11 +60,12 @@ Timeline sample() {
   timeline.model_name = "tiny";
   timeline.tracks =
       timeline_tracks(lower(plan, testing::cost_model(testing::tiny_model(), 1, 8, {8, 1, 1})));
-  timeline.events = {event(0, Op::forward, Stream::compute, 0, 0.5),
-                     event(0, Op::send_activation, Stream::activation_send, 0.5, 0.75, 1000),
-                     event(1, Op::receive_activation, Stream::activation_receive, 0.5, 0.75, 1000),
-                     event(0, Op::forward, Stream::compute, 0.5, 1.0),
-                     event(1, Op::forward, Stream::compute, 0.75, 1.5)};
+  timeline.events = {
+      event(0, Op::forward, StreamKind::compute, 0, 0.5),
+      event(0, Op::send_activation, StreamKind::activation_send, 0.5, 0.75, 1000),
+      event(1, Op::receive_activation, StreamKind::activation_receive, 0.5, 0.75, 1000),
+      event(0, Op::forward, StreamKind::compute, 0.5, 1.0),
+      event(1, Op::forward, StreamKind::compute, 0.75, 1.5)};
   timeline.events[3].micro_batch = 1;
   timeline.events[3].instruction = 9;
   timeline.events[3].iteration = 2;
@@ -104,7 +105,7 @@ TEST_F(TimelineFiles, ChromeTraceIsInMicrosecondsWithNamedTracks) {
 
 TEST_F(TimelineFiles, FractionsOfAMicrosecondStay) {
   Timeline timeline = sample();
-  timeline.events = {event(0, Op::forward, Stream::compute, 1.000000001, 1.000000123)};
+  timeline.events = {event(0, Op::forward, StreamKind::compute, 1.000000001, 1.000000123)};
   write_chrome_trace(timeline, file("t.json"));
   const std::string text = read_text_file(file("t.json"));
   EXPECT_NE(text.find("\"ts\":1000000.001,\"dur\":0.122,"), std::string::npos) << text;
@@ -116,7 +117,7 @@ TEST_F(TimelineFiles, SlicesOfATrackAreDisjointEvenIfEventsComeUnsorted) {
   double t = 0;
   for (int i = 0; i < 1000; ++i) {
     const double next = t + 1e-7 * (1 + i % 7) / 3;
-    timeline.events.push_back(event(i % 2, Op::forward, Stream::compute, t, next));
+    timeline.events.push_back(event(i % 2, Op::forward, StreamKind::compute, t, next));
     t = next;
   }
   std::reverse(timeline.events.begin(), timeline.events.end());
@@ -134,7 +135,7 @@ TEST_F(TimelineFiles, SlicesOfATrackAreDisjointEvenIfEventsComeUnsorted) {
 
 TEST_F(TimelineFiles, OverlapOnOneStreamIsRefused) {
   Timeline timeline = sample();
-  timeline.events.push_back(event(0, Op::backward, Stream::compute, 0.25, 0.5));
+  timeline.events.push_back(event(0, Op::backward, StreamKind::compute, 0.25, 0.5));
   EXPECT_THROW(write_chrome_trace(timeline, file("t.json")), InputError);
   EXPECT_FALSE(std::filesystem::exists(file("t.json")));
 }
@@ -143,7 +144,7 @@ TEST_F(TimelineFiles, ValidJsonForAnyNameAndTransfersOfNoTime) {
   Timeline timeline = sample();
   timeline.model_name = "q\" b\\ n\n t\t \xC3\xA9 \x01 \xFF bad";
   timeline.tracks[0].scheme = "\"),\n\xFE";
-  timeline.events.push_back(event(0, Op::send_gradient, Stream::gradient_send, 2, 2, 4096));
+  timeline.events.push_back(event(0, Op::send_gradient, StreamKind::gradient_send, 2, 2, 4096));
   const nlohmann::json trace = written(timeline);
   EXPECT_NE(trace["otherData"]["model"].get<std::string>().find("q\" b\\ n\n t\t \xC3\xA9 \x01"),
             std::string::npos);
@@ -160,7 +161,7 @@ TEST_F(TimelineFiles, ValidJsonForAnyNameAndTransfersOfNoTime) {
 TEST_F(TimelineFiles, GzipHoldsTheSameText) {
   Timeline timeline = sample();
   for (int i = 0; i < 5000; ++i) {
-    timeline.events.push_back(event(0, Op::forward, Stream::compute, 2 + i, 2.5 + i));
+    timeline.events.push_back(event(0, Op::forward, StreamKind::compute, 2 + i, 2.5 + i));
   }
   write_chrome_trace(timeline, file("t.json"));
   const std::uint64_t bytes = write_chrome_trace(timeline, file("t.json.gz"));
@@ -185,12 +186,12 @@ TEST_F(TimelineFiles, TimesThatAreNoTimesAreRefusedByBothWriters) {
                                    {2.0, 1.0},
                                    {0.0, 1e300}}) {
     Timeline timeline = sample();
-    timeline.events.push_back(event(1, Op::backward, Stream::compute, start, end));
+    timeline.events.push_back(event(1, Op::backward, StreamKind::compute, start, end));
     EXPECT_THROW(write_chrome_trace(timeline, file("t.json")), InputError) << start << " " << end;
     EXPECT_THROW(write_timeline_hdf5(timeline, file("t.h5")), InputError) << start << " " << end;
   }
   Timeline timeline = sample();
-  timeline.events.push_back(event(2, Op::backward, Stream::compute, 0, 1));
+  timeline.events.push_back(event(2, Op::backward, StreamKind::compute, 0, 1));
   EXPECT_THROW(write_chrome_trace(timeline, file("t.json")), InputError);
 }
 
