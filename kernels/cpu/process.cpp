@@ -1,0 +1,154 @@
+#include "kernels/cpu/process.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/communicator.h"
+#include "kernels/cpu/communicator.h"
+#include "kernels/cpu/device.h"
+
+namespace hydraulis {
+
+namespace cpu {
+
+namespace {
+
+/// True when mpirun, or srun with one of MPI's process managers, started this process.
+bool launched() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+cpu_set_t own_mask() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) {
+    // More cores than a mask has room for: as many as it has.
+    for (int core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &mask);
+  }
+  return mask;
+}
+
+/// MPI's part of this process, ended with it.
+class Mpi {
+ public:
+  Mpi() : job_(std::make_shared<Job>()), world_(std::make_shared<Group>()) {
+    start();
+    world_->job = job_;
+    world_->rank = job_->rank;
+    world_->members.resize(static_cast<std::size_t>(job_->size));
+    std::iota(world_->members.begin(), world_->members.end(), 0);
+  }
+
+  ~Mpi() {
+    int finalized = 0;
+    if (ends_mpi_) MPI_Finalized(&finalized);
+    if (!ends_mpi_ || finalized != 0) return;
+    if (job_->failed) {
+      // Finalizing waits for all ranks; after a failure they may never come.
+      std::fflush(nullptr);
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::seconds(5));
+        _exit(static_cast<int>(ExitCode::internal));
+      }).detach();
+    }
+    MPI_Finalize();
+  }
+  Mpi(const Mpi&) = delete;
+  Mpi& operator=(const Mpi&) = delete;
+
+  const std::shared_ptr<Group>& world() const { return world_; }
+  int threads() const { return fair_threads(masks_, place_); }
+
+ private:
+  void start() {
+    job_->timeout_seconds = timeout_from_environment();
+    if (!launched()) {
+      masks_ = {own_mask()};
+      return;
+    }
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    if (initialized == 0) {
+      int provided = 0;
+      MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+      ends_mpi_ = true;
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &job_->world);
+    MPI_Comm_set_errhandler(job_->world, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(job_->world, &job_->rank);
+    MPI_Comm_size(job_->world, &job_->size);
+    void* attribute = nullptr;
+    int found = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &attribute, &found);
+    const int greatest_tag = found != 0 ? *static_cast<int*>(attribute) : 32767;
+    job_->contexts = greatest_tag >> kLaneBits;
+
+    MPI_Comm node = MPI_COMM_NULL;
+    MPI_Comm_split_type(job_->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    int neighbours = 1;
+    int place = 0;
+    MPI_Comm_size(node, &neighbours);
+    MPI_Comm_rank(node, &place);
+    place_ = static_cast<std::size_t>(place);
+    masks_.resize(static_cast<std::size_t>(neighbours));
+    cpu_set_t mine = own_mask();
+    MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, masks_.data(), sizeof(mine), MPI_BYTE, node);
+    MPI_Comm_free(&node);
+  }
+
+  std::shared_ptr<Job> job_;
+  std::shared_ptr<Group> world_;
+  std::vector<cpu_set_t> masks_;  // of the processes of this node
+  std::size_t place_ = 0;
+  bool ends_mpi_ = false;
+};
+
+}  // namespace
+
+int fair_threads(const std::vector<cpu_set_t>& masks, std::size_t own) {
+  double cores = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &masks[own]) == 0) continue;
+    int sharers = 0;
+    for (const auto& mask : masks) sharers += CPU_ISSET(core, &mask) != 0 ? 1 : 0;
+    cores += 1.0 / sharers;
+  }
+  // 6 cores among 3 must give 2, whatever thirds add up to.
+  return std::max(1, static_cast<int>(std::floor(cores + 1e-6)));
+}
+
+double timeout_from_environment() {
+  const char* text = std::getenv("HYDRAULIS_TIMEOUT_SECONDS");
+  if (text == nullptr) return 60;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !std::isfinite(seconds) || seconds <= 0) {
+    throw InputError("HYDRAULIS_TIMEOUT_SECONDS: expected a positive number of seconds, not \"{}\"",
+                     text);
+  }
+  return seconds;
+}
+
+}  // namespace cpu
+
+CpuProcess start_cpu_process(int threads, std::int64_t memory_limit_bytes) {
+  static const cpu::Mpi mpi;
+  CpuProcess process;
+  process.device = cpu::make_device(threads > 0 ? threads : mpi.threads(), memory_limit_bytes);
+  process.world = cpu::make_communicator(mpi.world());
+  return process;
+}
+
+}  // namespace hydraulis
