@@ -1,0 +1,379 @@
+#include "kernels/compute.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/stream.h"
+
+namespace hydraulis {
+namespace {
+
+void require(bool right, const char* what) {
+  if (!right) throw std::logic_error(std::string("kernel called with wrong arguments: ") + what);
+}
+
+void require_shape(const ConstMatrix& m, std::int64_t rows, std::int64_t columns,
+                   const char* what) {
+  require(m.rows == rows && m.columns == columns, what);
+  require(m.stride >= m.columns || m.rows <= 1, "stride less than the columns");
+}
+
+void require_types(DataType type, std::initializer_list<ConstMatrix> others) {
+  for (const ConstMatrix& other : others) require(other.type == type, "matrices of unlike types");
+}
+
+/// call.operator()<T>() with the element type.
+template <typename Call>
+auto with_type(DataType type, Call call) {
+  switch (type) {
+    case DataType::f32:
+      return call.template operator()<float>();
+    case DataType::f64:
+      return call.template operator()<double>();
+    case DataType::bf16:
+      break;
+  }
+  throw std::logic_error(std::string("the CPU backend does not compute in ") + to_string(type));
+}
+
+void require_attention(const AttentionShape& shape, std::span<const AttentionSegment> segments,
+                       const ConstMatrix& q, const ConstMatrix& k, const ConstMatrix& v) {
+  require(shape.heads > 0 && shape.kv_heads > 0 && shape.head_dim > 0 &&
+              shape.heads % shape.kv_heads == 0,
+          "attention's heads");
+  require_types(q.type, {k, v});
+  require_shape(q, q.rows, std::int64_t{shape.heads} * shape.head_dim, "attention's q");
+  require_shape(k, k.rows, std::int64_t{shape.kv_heads} * shape.head_dim, "attention's k");
+  require_shape(v, k.rows, k.columns, "attention's v");
+  bool ordered = true;
+  std::int64_t end = 0;
+  for (const AttentionSegment& segment : segments) {
+    require(segment.query_begin >= 0 && segment.query_count >= 0 &&
+                segment.query_count <= q.rows - segment.query_begin && segment.key_begin >= 0 &&
+                segment.key_count >= 0 && segment.key_count <= k.rows - segment.key_begin,
+            "attention's segment lies outside its matrices");
+    require(!segment.causal || segment.query_count == segment.key_count,
+            "a causal segment with unequal counts");
+    if (segment.query_count == 0) continue;
+    ordered = ordered && segment.query_begin >= end;
+    end = segment.query_begin + segment.query_count;
+  }
+  if (ordered) return;
+  std::vector<std::pair<std::int64_t, std::int64_t>> stretches;
+  for (const AttentionSegment& segment : segments) {
+    if (segment.query_count > 0) stretches.emplace_back(segment.query_begin, segment.query_count);
+  }
+  std::sort(stretches.begin(), stretches.end());
+  for (std::size_t i = 1; i < stretches.size(); ++i) {
+    require(stretches[i - 1].first + stretches[i - 1].second <= stretches[i].first,
+            "a query in two segments of one call");
+  }
+}
+
+class CpuCompute : public Compute {
+ public:
+  explicit CpuCompute(Device& device) : device_(device) {}
+
+  void gemm(bool transpose_a, bool transpose_b, double alpha, ConstMatrix a, ConstMatrix b,
+            double beta, Matrix c, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(c.type, {a, b});
+    const std::int64_t depth = transpose_a ? a.rows : a.columns;
+    require_shape(a, transpose_a ? depth : c.rows, transpose_a ? c.rows : depth, "gemm's a");
+    require_shape(b, transpose_b ? c.columns : depth, transpose_b ? depth : c.columns, "gemm's b");
+    require_shape(c, c.rows, c.columns, "gemm's c");
+    with_type(c.type, [&]<typename T>() {
+      cpu::gemm<T>(device_, transpose_a, transpose_b, static_cast<T>(alpha), cpu::view<T>(a),
+                   cpu::view<T>(b), static_cast<T>(beta), cpu::view<T>(c));
+    });
+  }
+
+  void rms_norm(ConstMatrix x, ConstMatrix weight, double epsilon, Matrix y, Matrix inverse_rms,
+                Stream& stream) override {
+    cpu::drained(stream);
+    require_types(x.type, {weight, y, inverse_rms});
+    require_shape(x, x.rows, x.columns, "rms_norm's x");
+    require_shape(weight, 1, x.columns, "rms_norm's weight");
+    require_shape(y, x.rows, x.columns, "rms_norm's y");
+    require_shape(inverse_rms, x.rows, 1, "rms_norm's inverse_rms");
+    with_type(x.type, [&]<typename T>() {
+      cpu::rms_norm<T>(threads(), cpu::view<T>(x), cpu::view<T>(weight), static_cast<T>(epsilon),
+                       cpu::view<T>(y), cpu::view<T>(inverse_rms));
+    });
+  }
+
+  void rms_norm_backward(ConstMatrix dy, ConstMatrix x, ConstMatrix weight, ConstMatrix inverse_rms,
+                         bool accumulate, Matrix dx, Matrix dweight, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(x.type, {dy, weight, inverse_rms, dx, dweight});
+    require_shape(x, x.rows, x.columns, "rms_norm_backward's x");
+    require_shape(dy, x.rows, x.columns, "rms_norm_backward's dy");
+    require_shape(weight, 1, x.columns, "rms_norm_backward's weight");
+    require_shape(inverse_rms, x.rows, 1, "rms_norm_backward's inverse_rms");
+    require_shape(dx, x.rows, x.columns, "rms_norm_backward's dx");
+    require_shape(dweight, 1, x.columns, "rms_norm_backward's dweight");
+    with_type(x.type, [&]<typename T>() {
+      cpu::rms_norm_backward<T>(device_, cpu::view<T>(dy), cpu::view<T>(x), cpu::view<T>(weight),
+                                cpu::view<T>(inverse_rms), accumulate, cpu::view<T>(dx),
+                                cpu::view<T>(dweight));
+    });
+  }
+
+  void rotary_table(std::span<const std::int32_t> positions,
+                    std::span<const double> inverse_frequencies, Matrix table,
+                    Stream& stream) override {
+    cpu::drained(stream);
+    require_shape(table, static_cast<std::int64_t>(positions.size()),
+                  2 * static_cast<std::int64_t>(inverse_frequencies.size()),
+                  "rotary_table's table");
+    with_type(table.type, [&]<typename T>() {
+      cpu::rotary_table<T>(threads(), positions, inverse_frequencies, cpu::view<T>(table));
+    });
+  }
+
+  void rotary(Matrix x, int heads, ConstMatrix table, bool inverse, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(x.type, {table});
+    require(heads > 0 && table.columns % 2 == 0, "rotary's heads");
+    require_shape(x, table.rows, heads * table.columns, "rotary's x");
+    require_shape(table, x.rows, table.columns, "rotary's table");
+    with_type(x.type, [&]<typename T>() {
+      cpu::rotary<T>(threads(), cpu::view<T>(x), cpu::view<T>(table), inverse);
+    });
+  }
+
+  void attention(const AttentionShape& shape, std::span<const AttentionSegment> segments,
+                 ConstMatrix q, ConstMatrix k, ConstMatrix v, bool accumulate, Matrix out,
+                 Matrix lse, Stream& stream) override {
+    cpu::drained(stream);
+    require_attention(shape, segments, q, k, v);
+    require_types(q.type, {out, lse});
+    require_shape(out, q.rows, q.columns, "attention's out");
+    require_shape(lse, q.rows, shape.heads, "attention's lse");
+    with_type(q.type, [&]<typename T>() {
+      cpu::attention<T>(device_, shape, segments, cpu::view<T>(q), cpu::view<T>(k), cpu::view<T>(v),
+                        accumulate, cpu::view<T>(out), cpu::view<T>(lse));
+    });
+  }
+
+  void attention_delta(const AttentionShape& shape, ConstMatrix out, ConstMatrix dout, Matrix delta,
+                       Stream& stream) override {
+    cpu::drained(stream);
+    require_types(out.type, {dout, delta});
+    require_shape(out, out.rows, std::int64_t{shape.heads} * shape.head_dim,
+                  "attention_delta's out");
+    require_shape(dout, out.rows, out.columns, "attention_delta's dout");
+    require_shape(delta, out.rows, shape.heads, "attention_delta's delta");
+    with_type(out.type, [&]<typename T>() {
+      cpu::attention_delta<T>(threads(), shape, cpu::view<T>(out), cpu::view<T>(dout),
+                              cpu::view<T>(delta));
+    });
+  }
+
+  void attention_backward(const AttentionShape& shape, std::span<const AttentionSegment> segments,
+                          ConstMatrix q, ConstMatrix k, ConstMatrix v, ConstMatrix dout,
+                          ConstMatrix lse, ConstMatrix delta, Matrix dq, Matrix dk, Matrix dv,
+                          Stream& stream) override {
+    cpu::drained(stream);
+    require_attention(shape, segments, q, k, v);
+    require_types(q.type, {dout, lse, delta, dq, dk, dv});
+    require_shape(dout, q.rows, q.columns, "attention_backward's dout");
+    require_shape(lse, q.rows, shape.heads, "attention_backward's lse");
+    require_shape(delta, q.rows, shape.heads, "attention_backward's delta");
+    require_shape(dq, q.rows, q.columns, "attention_backward's dq");
+    require_shape(dk, k.rows, k.columns, "attention_backward's dk");
+    require_shape(dv, k.rows, k.columns, "attention_backward's dv");
+    with_type(q.type, [&]<typename T>() {
+      cpu::attention_backward<T>(device_, shape, segments, cpu::view<T>(q), cpu::view<T>(k),
+                                 cpu::view<T>(v), cpu::view<T>(dout), cpu::view<T>(lse),
+                                 cpu::view<T>(delta), cpu::view<T>(dq), cpu::view<T>(dk),
+                                 cpu::view<T>(dv));
+    });
+  }
+
+  void swiglu(ConstMatrix gate_up, Matrix out, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(out.type, {gate_up});
+    require_shape(out, out.rows, out.columns, "swiglu's out");
+    require_shape(gate_up, out.rows, 2 * out.columns, "swiglu's gate_up");
+    with_type(out.type, [&]<typename T>() {
+      cpu::swiglu<T>(threads(), cpu::view<T>(gate_up), cpu::view<T>(out));
+    });
+  }
+
+  void swiglu_backward(ConstMatrix dout, ConstMatrix gate_up, Matrix d_gate_up,
+                       Stream& stream) override {
+    cpu::drained(stream);
+    require_types(dout.type, {gate_up, d_gate_up});
+    require_shape(dout, dout.rows, dout.columns, "swiglu_backward's dout");
+    require_shape(gate_up, dout.rows, 2 * dout.columns, "swiglu_backward's gate_up");
+    require_shape(d_gate_up, dout.rows, 2 * dout.columns, "swiglu_backward's d_gate_up");
+    with_type(dout.type, [&]<typename T>() {
+      cpu::swiglu_backward<T>(threads(), cpu::view<T>(dout), cpu::view<T>(gate_up),
+                              cpu::view<T>(d_gate_up));
+    });
+  }
+
+  void embedding(std::span<const std::int32_t> ids, std::int64_t first_row, ConstMatrix table,
+                 Matrix out, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(out.type, {table});
+    require(first_row >= 0, "embedding's first row");
+    require_shape(out, static_cast<std::int64_t>(ids.size()), table.columns, "embedding's out");
+    require_shape(table, table.rows, out.columns, "embedding's table");
+    with_type(out.type, [&]<typename T>() {
+      cpu::embedding<T>(threads(), ids, first_row, cpu::view<T>(table), cpu::view<T>(out));
+    });
+  }
+
+  void embedding_backward(std::span<const std::int32_t> ids, std::int64_t first_row,
+                          ConstMatrix dout, Matrix dtable, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(dout.type, {dtable});
+    require(first_row >= 0, "embedding_backward's first row");
+    require_shape(dout, static_cast<std::int64_t>(ids.size()), dtable.columns,
+                  "embedding_backward's dout");
+    require_shape(dtable, dtable.rows, dout.columns, "embedding_backward's dtable");
+    with_type(dout.type, [&]<typename T>() {
+      cpu::embedding_backward<T>(threads(), ids, first_row, cpu::view<T>(dout),
+                                 cpu::view<T>(dtable));
+    });
+  }
+
+  void cross_entropy_max(ConstMatrix logits, std::int64_t vocabulary, Matrix row_max,
+                         Stream& stream) override {
+    cpu::drained(stream);
+    require_types(logits.type, {row_max});
+    require_logits(logits, vocabulary);
+    require_shape(row_max, logits.rows, 1, "cross_entropy_max's row_max");
+    with_type(logits.type, [&]<typename T>() {
+      cpu::cross_entropy_max<T>(threads(), cpu::view<T>(logits), vocabulary, cpu::view<T>(row_max));
+    });
+  }
+
+  void cross_entropy_sums(ConstMatrix logits, std::int64_t vocabulary, std::int64_t first_column,
+                          std::span<const std::int32_t> targets, ConstMatrix row_max, Matrix sums,
+                          Stream& stream) override {
+    cpu::drained(stream);
+    require_types(logits.type, {row_max, sums});
+    require_logits(logits, vocabulary);
+    require(static_cast<std::int64_t>(targets.size()) == logits.rows, "cross entropy's targets");
+    require_shape(row_max, logits.rows, 1, "cross_entropy_sums' row_max");
+    require_shape(sums, logits.rows, 2, "cross_entropy_sums' sums");
+    with_type(logits.type, [&]<typename T>() {
+      cpu::cross_entropy_sums<T>(threads(), cpu::view<T>(logits), vocabulary, first_column, targets,
+                                 cpu::view<T>(row_max), cpu::view<T>(sums));
+    });
+  }
+
+  void cross_entropy_backward(Matrix logits, std::int64_t vocabulary, std::int64_t first_column,
+                              std::span<const std::int32_t> targets, ConstMatrix row_max,
+                              ConstMatrix sums, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(logits.type, {row_max, sums});
+    require_logits(logits, vocabulary);
+    require(static_cast<std::int64_t>(targets.size()) == logits.rows, "cross entropy's targets");
+    require_shape(row_max, logits.rows, 1, "cross_entropy_backward's row_max");
+    require_shape(sums, logits.rows, 2, "cross_entropy_backward's sums");
+    with_type(logits.type, [&]<typename T>() {
+      cpu::cross_entropy_backward<T>(threads(), cpu::view<T>(logits), vocabulary, first_column,
+                                     targets, cpu::view<T>(row_max), cpu::view<T>(sums));
+    });
+  }
+
+  void add(ConstMatrix a, ConstMatrix b, Matrix out, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(out.type, {a, b});
+    require_shape(a, out.rows, out.columns, "add's a");
+    require_shape(b, out.rows, out.columns, "add's b");
+    require_shape(out, out.rows, out.columns, "add's out");
+    with_type(out.type, [&]<typename T>() {
+      cpu::add<T>(threads(), cpu::view<T>(a), cpu::view<T>(b), cpu::view<T>(out));
+    });
+  }
+
+  void convert(ConstMatrix from, Matrix to, Stream& stream) override {
+    cpu::drained(stream);
+    require_shape(from, to.rows, to.columns, "convert's source");
+    require_shape(to, to.rows, to.columns, "convert's target");
+    with_type(from.type, [&]<typename From>() {
+      with_type(to.type, [&]<typename To>() {
+        cpu::convert<From, To>(threads(), cpu::view<From>(from), cpu::view<To>(to));
+      });
+    });
+  }
+
+  double sum_squares(ConstMatrix x, Stream& stream) override {
+    cpu::drained(stream);
+    require_shape(x, x.rows, x.columns, "sum_squares' x");
+    return with_type(x.type,
+                     [&]<typename T>() { return cpu::sum_squares<T>(threads(), cpu::view<T>(x)); });
+  }
+
+  void adamw(const OptimizerStep& settings, ConstMatrix gradient, Matrix parameter,
+             Matrix first_moment, Matrix second_moment, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(parameter.type, {gradient, first_moment, second_moment});
+    require_stretches(settings, parameter, {gradient, first_moment, second_moment});
+    with_type(parameter.type, [&]<typename T>() {
+      cpu::adamw<T>(threads(), settings, parameter.columns, gradient.as<T>(), parameter.as<T>(),
+                    first_moment.as<T>(), second_moment.as<T>());
+    });
+  }
+
+  void lamb_direction(const OptimizerStep& settings, ConstMatrix gradient, ConstMatrix parameter,
+                      Matrix first_moment, Matrix second_moment, Matrix update,
+                      Stream& stream) override {
+    cpu::drained(stream);
+    require_types(parameter.type, {gradient, first_moment, second_moment, update});
+    require_stretches(settings, parameter, {gradient, first_moment, second_moment, update});
+    with_type(parameter.type, [&]<typename T>() {
+      cpu::lamb_direction<T>(threads(), settings, parameter.columns, gradient.as<T>(),
+                             parameter.as<T>(), first_moment.as<T>(), second_moment.as<T>(),
+                             update.as<T>());
+    });
+  }
+
+  void add_scaled(double scale, ConstMatrix x, Matrix y, Stream& stream) override {
+    cpu::drained(stream);
+    require_types(y.type, {x});
+    require_shape(x, y.rows, y.columns, "add_scaled's x");
+    require_shape(y, y.rows, y.columns, "add_scaled's y");
+    with_type(y.type, [&]<typename T>() {
+      cpu::add_scaled<T>(threads(), static_cast<T>(scale), cpu::view<T>(x), cpu::view<T>(y));
+    });
+  }
+
+ private:
+  int threads() const { return device_.threads(); }
+
+  static void require_logits(const ConstMatrix& logits, std::int64_t vocabulary) {
+    require_shape(logits, logits.rows, logits.columns, "cross entropy's logits");
+    require(vocabulary >= 0 && vocabulary <= logits.columns, "cross entropy's vocabulary");
+  }
+
+  static void require_stretches(const OptimizerStep& settings, const ConstMatrix& parameter,
+                                std::initializer_list<ConstMatrix> others) {
+    require(settings.step >= 1, "the optimizer's step counts from 1");
+    require(parameter.rows == 1, "the optimizer's stretch is one row");
+    for (const ConstMatrix& other : others) {
+      require_shape(other, 1, parameter.columns, "the optimizer's stretch");
+    }
+  }
+
+  Device& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Compute> make_cpu_compute(Device& device) {
+  return std::make_unique<CpuCompute>(device);
+}
+
+}  // namespace hydraulis
