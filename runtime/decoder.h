@@ -18,6 +18,7 @@ struct RotaryScaling {
   double low_frequency_factor = 1;  ///< llama3 only, as are the next two
   double high_frequency_factor = 4;
   double original_context = 8192;  ///< tokens
+  bool operator==(const RotaryScaling&) const = default;
 };
 
 /// A decoder that can be trained: its shape, and the numbers that planning does not need.
@@ -26,7 +27,8 @@ struct DecoderSpec {
   double norm_epsilon = 1e-5;
   double rotary_theta = 10000;
   RotaryScaling rotary_scaling;
-  double initializer_range = 0.02;  ///< standard deviation of the first weights
+  double initializer_range = 0.02;    ///< standard deviation of the first weights
+  std::int64_t max_positions = 2048;  ///< longest sequence the model is made for, tokens
 };
 
 /// Rotation of pair i per position, radians: theta^(−2i/head_dim), scaled; head_dim/2 numbers.

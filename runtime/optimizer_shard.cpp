@@ -1,0 +1,171 @@
+#include "runtime/optimizer_shard.h"
+
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <stdexcept>
+#include <utility>
+
+namespace hydraulis {
+namespace {
+
+std::uint64_t mixed(std::uint64_t x) {  // splitmix64's output function
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+double uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53; }
+
+/// Standard normal number number `index` of a stream (Box–Muller).
+double normal(std::uint64_t stream, std::uint64_t index) {
+  const double radius = std::sqrt(-2 * std::log(uniform(mixed(stream ^ mixed(2 * index)))));
+  const double angle = 2 * std::numbers::pi * uniform(mixed(stream ^ mixed(2 * index + 1)));
+  return radius * std::cos(angle);
+}
+
+bool is_norm(TensorKind kind) {
+  return kind == TensorKind::attention_norm || kind == TensorKind::mlp_norm ||
+         kind == TensorKind::final_norm || kind == TensorKind::query_norm ||
+         kind == TensorKind::key_norm;
+}
+
+bool is_bias(TensorKind kind) {
+  return kind == TensorKind::query_bias || kind == TensorKind::key_bias ||
+         kind == TensorKind::value_bias;
+}
+
+}  // namespace
+
+bool decays(TensorKind kind) { return !is_norm(kind) && !is_bias(kind); }
+
+OptimizerShard::OptimizerShard(const Backend& backend, const DecoderSpec& decoder,
+                               const OptimizerLayout& layout)
+    : backend_(backend),
+      decoder_(decoder),
+      layout_(layout),
+      stream_(backend.device->make_stream()) {
+  const int rank = backend.world->rank();
+  for (int layer = kEmbeddingLayer; layer <= decoder.shape.layers; ++layer) {
+    for (const Holding& holding : optimizer_layout(decoder.shape, layout, layer)) {
+      if (holding.device != rank) continue;
+      ranges_.push_back({layer, holding.tensor, holding.begin, holding.end, elements_});
+      elements_ += holding.end - holding.begin;
+    }
+  }
+  for (Tensor* tensor : {&parameters_, &gradients_, &first_, &second_}) {
+    *tensor = Tensor(backend, 1, elements_);
+    backend.device->zero(tensor->matrix.data, tensor->bytes(), *stream_);
+  }
+  backend.device->synchronize(*stream_);
+}
+
+Matrix OptimizerShard::part(Matrix of, const OwnedRange& range) const {
+  return of.column_range(range.offset, range.end - range.begin);
+}
+
+Matrix OptimizerShard::part(Matrix of, int layer, TensorKind kind, std::int64_t begin,
+                            std::int64_t end) const {
+  for (const OwnedRange& range : ranges_) {
+    if (range.layer == layer && range.kind == kind && range.begin <= begin && end <= range.end) {
+      return of.column_range(range.offset + begin - range.begin, end - begin);
+    }
+  }
+  throw std::logic_error("this rank does not own that part of a tensor");
+}
+
+void OptimizerShard::initialise(std::uint64_t seed) {
+  for (const OwnedRange& range : ranges_) {
+    std::vector<double> values(range.end - range.begin, is_norm(range.kind) ? 1.0 : 0.0);
+    if (decays(range.kind)) {
+      const std::uint64_t stream =
+          mixed(mixed(seed) + static_cast<std::uint64_t>(range.layer + 1) * kTensorKinds +
+                static_cast<std::uint64_t>(range.kind));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = decoder_.initializer_range * normal(stream, range.begin + i);
+      }
+    }
+    from_host(parameters_.matrix, range, values);
+  }
+}
+
+std::vector<double> OptimizerShard::to_host(Matrix of, const OwnedRange& range) const {
+  const Matrix view = part(of, range);
+  std::vector<double> values(view.elements());
+  if (view.type == DataType::f64) {
+    backend_.device->copy_to_host(values.data(), view.data, view.elements() * 8, *stream_);
+    backend_.device->synchronize(*stream_);
+  } else {
+    std::vector<float> singles(view.elements());
+    backend_.device->copy_to_host(singles.data(), view.data, view.elements() * 4, *stream_);
+    backend_.device->synchronize(*stream_);
+    values.assign(singles.begin(), singles.end());
+  }
+  return values;
+}
+
+void OptimizerShard::from_host(Matrix to, const OwnedRange& range,
+                               const std::vector<double>& values) const {
+  const Matrix view = part(to, range);
+  if (static_cast<std::int64_t>(values.size()) != view.elements()) {
+    throw std::logic_error("values for an owned range of another size");
+  }
+  if (view.type == DataType::f64) {
+    backend_.device->copy_to_device(view.data, values.data(), view.elements() * 8, *stream_);
+  } else {
+    const std::vector<float> singles(values.begin(), values.end());
+    backend_.device->copy_to_device(view.data, singles.data(), view.elements() * 4, *stream_);
+  }
+  backend_.device->synchronize(*stream_);
+}
+
+void OptimizerShard::step(OptimizerKind kind, const OptimizerStep& settings, Stream& stream) {
+  if (kind == OptimizerKind::lamb) {
+    lamb(settings, stream);
+    return;
+  }
+  for (const OwnedRange& range : ranges_) {
+    OptimizerStep of_tensor = settings;
+    if (!decays(range.kind)) of_tensor.weight_decay = 0;
+    backend_.compute->adamw(of_tensor, part(gradients_.matrix, range),
+                            part(parameters_.matrix, range), part(first_.matrix, range),
+                            part(second_.matrix, range), stream);
+  }
+}
+
+void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
+  // Squared norms of every tensor's parameter and update, summed over the ranks that own parts.
+  const std::int64_t tensors = std::int64_t{decoder_.shape.layers + 2} * kTensorKinds;
+  std::vector<double> squares(2 * tensors, 0.0);
+  const auto index = [](const OwnedRange& range) {
+    return 2 * (std::int64_t{range.layer + 1} * kTensorKinds + static_cast<int>(range.kind));
+  };
+  Tensor update(backend_, 1, elements_);
+  for (const OwnedRange& range : ranges_) {
+    OptimizerStep of_tensor = settings;
+    if (!decays(range.kind)) of_tensor.weight_decay = 0;
+    backend_.compute->lamb_direction(of_tensor, part(gradients_.matrix, range),
+                                     part(parameters_.matrix, range), part(first_.matrix, range),
+                                     part(second_.matrix, range), part(update.matrix, range),
+                                     stream);
+    squares[index(range)] += backend_.compute->sum_squares(part(parameters_.matrix, range), stream);
+    squares[index(range) + 1] += backend_.compute->sum_squares(part(update.matrix, range), stream);
+  }
+  const std::int64_t bytes = 2 * tensors * 8;
+  DeviceBuffer shared(*backend_.device, bytes);
+  backend_.device->copy_to_device(shared.data(), squares.data(), bytes, stream);
+  backend_.world->all_reduce(shared.data(), 2 * tensors, DataType::f64, Reduction::sum, stream);
+  backend_.device->copy_to_host(squares.data(), shared.data(), bytes, stream);
+  backend_.device->synchronize(stream);
+  for (const OwnedRange& range : ranges_) {
+    const double parameter = std::sqrt(squares[index(range)]);
+    const double direction = std::sqrt(squares[index(range) + 1]);
+    const double ratio = parameter > 0 && direction > 0 ? parameter / direction : 1;
+    backend_.compute->add_scaled(-settings.learning_rate * ratio, part(update.matrix, range),
+                                 part(parameters_.matrix, range), stream);
+  }
+  backend_.device->synchronize(stream);
+}
+
+}  // namespace hydraulis
