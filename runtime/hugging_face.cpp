@@ -1,7 +1,6 @@
 #include "runtime/hugging_face.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 
