@@ -42,7 +42,8 @@ enum class Channel : std::uint8_t {
 
 /// Bytes that this rank has put on links, by what for. A collective counts what a ring algorithm
 /// sends from each rank: all-reduce 2(n−1)/n of the buffer, all-gather and reduce-scatter (n−1)/n
-/// of the whole, broadcast and point-to-point the bytes themselves, all-to-all what goes to others.
+/// of the whole (rounded down), broadcast the bytes at the root alone, point-to-point the bytes
+/// themselves, all-to-all what goes to others. What a rank sends itself is not counted.
 struct Traffic {
   std::int64_t all_reduce = 0;
   std::int64_t all_gather = 0;
@@ -55,15 +56,21 @@ struct Traffic {
 
 /// A group of processes that communicate. Operations are put on a stream and may still run when the
 /// call returns: their buffers must stay as they are until an event recorded after them is done.
-/// All members must call collectives in the same order with matching sizes. Communications that do
-/// not end within timeout_seconds end in a CommunicationError where they are waited for.
-/// Operations on an empty buffer, or in a group of one, do nothing but what they must (copy).
+/// All members must call collectives in the same order with matching sizes; a collective that does
+/// not match ends in a CommunicationError. So does a communication that has not ended after
+/// timeout_seconds of waiting for it (HYDRAULIS_TIMEOUT_SECONDS, 60 by default), where it is waited
+/// for. After a CommunicationError the job is to be aborted: what peers still send may arrive.
+/// Operations on an empty buffer, or in a group of one, do nothing but what they must (copy). Sums
+/// are taken in the order of ranks: the same contributions give the same bits. all_gather may have
+/// its input in its place in the output, reduce_scatter its output in its place in the input.
+/// A wrong argument is a std::logic_error.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// A communicator of these ranks of this one, in this order; called by exactly those members.
+  /// A communicator of these ranks of this one, in this order; called by exactly those members, who
+  /// make the groups that they share in the same order. Waits for them, at most the limit.
   virtual std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) = 0;
 
   /// In place.
@@ -82,7 +89,10 @@ class Communicator {
                             std::span<const std::int64_t> receive_bytes,
                             std::span<const std::int64_t> receive_offsets, Stream& stream) = 0;
   /// Sends and receives that start together and end together; none waits for another of the group.
-  /// Messages to oneself are copied. A message longer than its receive is a CommunicationError.
+  /// The n-th message to oneself is copied into the n-th receive from oneself of the same exchange.
+  /// Empty messages are left out. A message that is longer or shorter than its receive is a
+  /// CommunicationError. Exchanges of one stream may be under way together unless they touch the
+  /// same memory; everything else on a stream waits for what was put on it before.
   virtual void exchange(std::span<const Message> messages, Channel channel, Stream& stream) = 0;
 
   /// Waits, at most the limit, until all members have come.
@@ -103,7 +113,9 @@ struct CpuProcess {
 
 /// Starts MPI if need be (a process that mpirun or srun did not start is a world of one) and makes
 /// this process's device. `threads` 0: the cores this process may use, shared among the ranks of
-/// its node, at least 1. `memory_limit_bytes` 0: none but the machine's. MPI ends with the process.
+/// its node, at least 1. Throws InputError for a HYDRAULIS_TIMEOUT_SECONDS that is no time limit.
+/// Further calls give further devices and the same world. `memory_limit_bytes` 0: none but the
+/// machine's. MPI ends with the process.
 CpuProcess start_cpu_process(int threads = 0, std::int64_t memory_limit_bytes = 0);
 
 }  // namespace hydraulis

@@ -68,7 +68,7 @@ class CpuCommunicator : public Communicator {
     require_summable(type);
     CpuStream& mine = drained(stream);
     if (alone() || skip_empty(count)) return;
-    traffic().all_reduce += 2 * others_share(count * size_of(type));
+    traffic().all_reduce += 2 * count * size_of(type) * (size() - 1) / size();
     run(mine, start_all_reduce(group_, buffer, count, type, reduction));
   }
 
@@ -172,7 +172,6 @@ class CpuCommunicator : public Communicator {
     return count == 0;
   }
   Traffic& traffic() { return group_->job->traffic; }
-  std::int64_t others_share(std::int64_t bytes) const { return bytes * (size() - 1) / size(); }
 
   static void run(CpuStream& stream, std::shared_ptr<Pending> pending) {
     stream.add(pending);

@@ -113,14 +113,12 @@ void Operation::compare_signature(const Signature& mine, int step) {
   signatures_ = static_cast<Signature*>(scratch(2 * sizeof(Signature)));
   signatures_[0] = mine;
   signatures_[1] = {};
-  signature_step_ = step;
-  signature_open_ = true;
   receive(&signatures_[1], sizeof(Signature), (group_->rank + n - 1) % n, kSignatureLane, step);
+  parts_.back().is_signature = true;
   send(&signatures_[0], sizeof(Signature), (group_->rank + 1) % n, kSignatureLane, step);
 }
 
-void Operation::check_signature() {
-  signature_open_ = false;
+void Operation::check_signature() const {
   const Signature& mine = signatures_[0];
   const Signature& other = signatures_[1];
   if (std::memcmp(&mine, &other, sizeof(Signature)) == 0) return;
@@ -139,7 +137,6 @@ void Operation::look() {
   const int error = MPI_Testsome(count, requests_.data(), &done, done_.data(), statuses_.data());
   if (error != MPI_SUCCESS && error != MPI_ERR_IN_STATUS) fail(mpi_message(error));
   if (done == MPI_UNDEFINED || done == 0) return;
-  // First see who did something else altogether: that explains a wrong length better.
   std::string wrong;
   for (int i = 0; i < done; ++i) {
     const auto index = static_cast<std::size_t>(done_[static_cast<std::size_t>(i)]);
@@ -161,12 +158,13 @@ void Operation::look() {
     if (got != part.bytes) {
       wrong = fmt::format("the message from rank {} has {} bytes, {} were expected", peer, got,
                           part.bytes);
+    } else if (part.is_signature) {
+      check_signature();
     }
   }
-  if (signature_open_ && wrong.empty() && open(signature_step_) == 0) check_signature();
   if (!wrong.empty()) {
-    // The signature travels ahead of what it describes; on a wrong length it has come.
-    if (signature_open_ && signatures_[1].operation[0] != '\0') check_signature();
+    // The signature travels ahead of what it describes.
+    if (signatures_ != nullptr && signatures_[1].operation[0] != '\0') check_signature();
     fail(wrong);
   }
   // Forget what has ended, so that an operation of many steps stays cheap to look at.

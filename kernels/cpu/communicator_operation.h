@@ -96,10 +96,11 @@ class Operation : public Pending {
     int step = 0;
     bool is_send = false;
     std::int64_t bytes = 0;
+    bool is_signature = false;  ///< of the previous rank
   };
   void began(const Part& part, MPI_Request request, int error);
   [[noreturn]] void fail(const std::string& how) const;
-  void check_signature();
+  void check_signature() const;
   std::string place() const;
 
   std::shared_ptr<Group> group_;
@@ -111,8 +112,6 @@ class Operation : public Pending {
   std::vector<MPI_Status> statuses_;
   std::vector<void*> scratch_;
   Signature* signatures_ = nullptr;  // mine, the previous rank's
-  int signature_step_ = 0;
-  bool signature_open_ = false;
 };
 
 }  // namespace hydraulis::cpu

@@ -142,7 +142,8 @@ void* BlockPool::allocate(std::int64_t bytes) {
       capacity = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     }
     if (capacity > most - memory_.allocated) refuse(memory_.limit > 0 ? "limit" : "memory");
-    trim(std::min(most - capacity, memory_.allocated + memory_.peak / 2));
+    trim(std::min(most - capacity,
+                  std::max(most_used_, memory_.allocated + capacity) * 3 / 2 - capacity));
     block = take_from_system(capacity);
     if (block == nullptr) {
       trim(memory_.allocated);
@@ -155,6 +156,7 @@ void* BlockPool::allocate(std::int64_t bytes) {
     guard(block, capacity);
   }
   memory_.peak = std::max(memory_.peak, memory_.allocated);
+  most_used_ = std::max(most_used_, memory_.allocated);
   unguard(block, bytes);
 #ifndef NDEBUG
   std::memset(block, 0xFF, static_cast<std::size_t>(bytes));  // NaN in every number format

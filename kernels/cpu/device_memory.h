@@ -13,8 +13,9 @@ namespace hydraulis::cpu {
 std::int64_t size_class(std::int64_t bytes);
 
 /// Blocks of memory, kept by size class when they are given back. What is kept goes back to the
-/// system, least recently used first, when the limit needs it, or once more than half of the peak
-/// lies idle. Large blocks come from the system one by one, so they never fragment a heap.
+/// system, least recently used first, when the limit needs it, or to keep what is reserved below
+/// 1.5 times the most that was ever in use. Large blocks come from the system one by one, so they
+/// never fragment a heap.
 class BlockPool {
  public:
   explicit BlockPool(std::int64_t limit_bytes = 0);
@@ -38,6 +39,7 @@ class BlockPool {
 
   DeviceMemory memory_;
   std::int64_t machine_bytes_ = 0;
+  std::int64_t most_used_ = 0;                          // ever
   std::unordered_map<void*, std::int64_t> used_;        // capacities
   std::map<std::uint64_t, Idle> idle_;                  // by when it was given back
   std::multimap<std::int64_t, std::uint64_t> by_size_;  // the same, by capacity
