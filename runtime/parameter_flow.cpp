@@ -43,6 +43,16 @@ ParameterFlow::ParameterFlow(const Backend& backend, OptimizerShard& shard,
 void ParameterFlow::start_gather() {
   const std::int64_t element = size_of(backend_.type);
   gathers_.clear();
+  // Copies within this rank first: on one stream with the messages they would wait for them.
+  for (const auto& [layer, transfers] : transfers_) {
+    for (const Transfer& take : transfers.takes) {
+      if (take.source != take.destination) continue;
+      const Matrix from = shard_.part(shard_.parameters(), owner_layer(take, layer), take.tensor,
+                                      take.begin, take.end);
+      backend_.device->copy(weights_->address(layer, take.tensor, take.begin), from.data,
+                            from.elements() * element, *stream_);
+    }
+  }
   for (const auto& [layer, transfers] : transfers_) {
     std::vector<Message> messages;
     for (const Transfer& give : transfers.gives) {
@@ -52,15 +62,9 @@ void ParameterFlow::start_gather() {
       messages.push_back({give.destination, true, from.data, from.elements() * element});
     }
     for (const Transfer& take : transfers.takes) {
-      void* to = weights_->address(layer, take.tensor, take.begin);
-      const std::int64_t bytes = (take.end - take.begin) * element;
-      if (take.source == take.destination) {
-        const Matrix from = shard_.part(shard_.parameters(), owner_layer(take, layer), take.tensor,
-                                        take.begin, take.end);
-        backend_.device->copy(to, from.data, bytes, *stream_);
-      } else {
-        messages.push_back({take.source, false, to, bytes});
-      }
+      if (take.source == take.destination) continue;
+      messages.push_back({take.source, false, weights_->address(layer, take.tensor, take.begin),
+                          (take.end - take.begin) * element});
     }
     if (!messages.empty()) backend_.world->exchange(messages, Channel::parameters, *stream_);
     gathers_[layer] = backend_.device->record(*stream_);

@@ -1,0 +1,158 @@
+// A strategy changes where work is done, never what is computed: every layout against one device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/runtime/training_run.h"
+
+namespace hydraulis::test {
+namespace {
+
+struct Case {
+  std::string name;
+  Layout layout;
+};
+
+constexpr Recompute kFull = Recompute::full;
+constexpr Recompute kSelective = Recompute::selective;
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"single", {{scheme(1, 1, 1)}, 2, {}}},
+      {"single_recompute", {{scheme(1, 1, 1, kFull)}, 2, {}}},
+      {"dp2", {{scheme(1, 1, 1), scheme(1, 1, 1)}, 2, {}}},
+      {"tp2", {{scheme(1, 2, 1)}, 2, {1, 2, 1}}},
+      {"tp2_selective", {{scheme(1, 2, 1, kSelective)}, 2, {}}},
+      {"pp2", {{scheme(1, 1, 2)}, 3, {1, 1, 2}}},
+      {"cp2", {{scheme(2, 1, 1)}, 2, {}}},
+      {"dp4", {std::vector<Scheme>(4, scheme(1, 1, 1)), 1, {}}},
+      {"tp4", {{scheme(1, 4, 1)}, 2, {}}},
+      {"tp2_dp2", {{scheme(1, 2, 1), scheme(1, 2, 1)}, 2, {2, 2, 1}}},
+      {"pp4_1", {{scheme(1, 1, 4)}, 1, {}}},
+      {"pp4_2", {{scheme(1, 1, 4)}, 2, {}}},
+      {"pp4_3", {{scheme(1, 1, 4)}, 3, {1, 1, 4}}},
+      {"pp4_8", {{scheme(1, 1, 4, kFull)}, 8, {}}},
+      {"cp2_tp2", {{scheme(2, 2, 1)}, 2, {}}},
+      {"cp4", {{scheme(4, 1, 1)}, 2, {}}},
+      {"pp2_tp2_dp2", {{scheme(1, 2, 2), scheme(1, 2, 2)}, 3, {2, 2, 2}}},
+      {"tp4_tp2_tp1_tp1",
+       {{scheme(1, 4, 1), scheme(1, 2, 1), scheme(1, 1, 1), scheme(1, 1, 1)}, 2, {}}},
+      {"tp2pp2_tp2_pp2", {{scheme(1, 2, 2), scheme(1, 2, 1), scheme(1, 1, 2)}, 2, {4, 2, 1}}},
+      {"cp2tp2_tp2_tp1_tp1",
+       {{scheme(2, 2, 1), scheme(1, 2, 1), scheme(1, 1, 1), scheme(1, 1, 1)}, 2, {}}},
+      {"cp2pp2_tp4", {{scheme(2, 1, 2, kSelective), scheme(1, 4, 1)}, 2, {2, 4, 1}}},
+  };
+  return all;
+}
+
+const std::vector<int> kLengths = {17, 1, 9, 30, 4, 2, 21, 8, 13, 5, 26, 3, 11, 7, 19, 6};
+constexpr int kSteps = 20;
+
+UpdateSettings settings() {
+  UpdateSettings s;
+  s.learning_rate = 5e-3;
+  s.clip_norm = 0.5;
+  return s;
+}
+
+struct Course {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::map<std::string, std::vector<double>> parameters;
+};
+
+template <typename LayoutOf>
+Course train(Trainee& trainee, const DecoderSpec& decoder, const LayoutOf& layout_of) {
+  Course course;
+  for (int step = 0; step < kSteps; ++step) {
+    const Documents documents = random_documents(kLengths, decoder.shape.vocab, 100 + step);
+    const StepOutcome outcome = trainee.step(documents, layout_of(step), settings());
+    EXPECT_TRUE(outcome.updated);
+    course.losses.push_back(outcome.loss);
+    course.norms.push_back(outcome.gradient_norm);
+  }
+  course.parameters = trainee.parameters();
+  return course;
+}
+
+OptimizerLayout optimizer_for(const Layout& layout, int devices) {
+  OptimizerLayout optimizer = layout.optimizer;
+  if (optimizer.devices() == 1) optimizer.dp = devices;
+  return optimizer;
+}
+
+const Course& alone(DataType type, const DecoderSpec& decoder) {
+  static std::map<std::pair<DataType, bool>, Course> courses;
+  const auto key = std::pair(type, decoder.shape.tied_embeddings);
+  if (!courses.contains(key)) {
+    const int rank = mpi_process().world->rank();
+    const auto self = mpi_process().world->subgroup({&rank, 1});
+    Trainee trainee(*self, type, decoder, {});
+    courses[key] = train(trainee, decoder, [](int) { return Layout{{scheme(1, 1, 1)}, 1, {}}; });
+  }
+  return courses.at(key);
+}
+
+void expect_same(const Course& course, const Course& reference, double loss_tolerance,
+                 double parameter_tolerance) {
+  for (int step = 0; step < kSteps; ++step) {
+    EXPECT_NEAR(course.losses[step], reference.losses[step],
+                loss_tolerance * reference.losses[step])
+        << "loss of step " << step;
+    EXPECT_NEAR(course.norms[step], reference.norms[step],
+                10 * loss_tolerance * reference.norms[step])
+        << "gradient norm of step " << step;
+  }
+  for (const auto& [name, values] : reference.parameters) {
+    EXPECT_LE(relative_difference(course.parameters.at(name), values), parameter_tolerance) << name;
+  }
+}
+
+class ParallelTraining : public testing::TestWithParam<Case> {};
+
+TEST_P(ParallelTraining, GivesTheSingleDevicesLossesAndParameters) {
+  const Layout& layout = GetParam().layout;
+  const int devices = devices_of(layout);
+  if (devices != mpi_process().world->size()) GTEST_SKIP() << "for " << devices << " ranks";
+  const DecoderSpec decoder = small_decoder();
+  for (const DataType type : {DataType::f64, DataType::f32}) {
+    SCOPED_TRACE(to_string(type));
+    Trainee trainee(*mpi_process().world, type, decoder, optimizer_for(layout, devices));
+    const Course course = train(trainee, decoder, [&](int) { return layout; });
+    const bool exact = type == DataType::f64;
+    expect_same(course, alone(type, decoder), exact ? 1e-9 : 1e-4, exact ? 1e-9 : 1e-3);
+    EXPECT_LT(course.losses.back(), course.losses.front());
+  }
+}
+
+TEST_P(ParallelTraining, TiedEmbeddings) {
+  const Layout& layout = GetParam().layout;
+  const int devices = devices_of(layout);
+  if (devices != mpi_process().world->size()) GTEST_SKIP() << "for " << devices << " ranks";
+  DecoderSpec decoder = small_decoder();
+  decoder.shape.tied_embeddings = true;
+  Trainee trainee(*mpi_process().world, DataType::f64, decoder, optimizer_for(layout, devices));
+  const Course course = train(trainee, decoder, [&](int) { return layout; });
+  expect_same(course, alone(DataType::f64, decoder), 1e-9, 1e-9);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ParallelTraining, testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(ParallelTraining, AStrategyThatChangesEveryStep) {
+  const int devices = mpi_process().world->size();
+  std::vector<Layout> layouts;
+  for (const Case& c : cases()) {
+    if (devices_of(c.layout) == devices) layouts.push_back(c.layout);
+  }
+  if (layouts.empty()) GTEST_SKIP() << "no layout for " << devices << " ranks";
+  const DecoderSpec decoder = small_decoder();
+  OptimizerLayout optimizer;
+  optimizer.dp = devices;
+  Trainee trainee(*mpi_process().world, DataType::f64, decoder, optimizer);
+  const Course course =
+      train(trainee, decoder, [&](int step) { return layouts[step % layouts.size()]; });
+  expect_same(course, alone(DataType::f64, decoder), 1e-9, 1e-9);
+}
+
+}  // namespace
+}  // namespace hydraulis::test
