@@ -25,7 +25,8 @@ class Backoff {
  public:
   void pause() {
     ++looks_;
-    if (looks_ <= 200) {
+    if (looks_ <= kSpins) return;
+    if (looks_ <= kYields) {
       sched_yield();
       return;
     }
@@ -35,6 +36,8 @@ class Backoff {
   }
 
  private:
+  static constexpr int kSpins = 20;
+  static constexpr int kYields = 500;
   int looks_ = 0;
   long nanoseconds_ = 1'000;
 };
