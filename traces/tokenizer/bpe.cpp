@@ -18,6 +18,7 @@
 namespace hydraulis {
 namespace {
 
+constexpr std::uint32_t kMostIds = 1u << 30;
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
 struct Merge {
@@ -29,7 +30,7 @@ std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
   return std::uint64_t{left} << 32 | right;
 }
 
-/// What a vocabulary and its merges come to: ids are positions in the vocabulary file's order.
+/// What a vocabulary and its merges come to.
 struct BpeTables {
   std::array<std::uint32_t, 256> bytes{};  ///< id of each byte's token
   std::unordered_map<std::uint64_t, Merge> merges;
@@ -54,13 +55,23 @@ std::unordered_map<std::string, std::uint32_t> read_vocabulary(const std::filesy
     throw InputError("{}: is {}, expected an object of token: id", path.string(), json.type_name());
   }
   std::unordered_map<std::string, std::uint32_t> ids;
-  std::uint32_t next = 0;
+  std::unordered_map<std::uint32_t, std::string> tokens;
   for (const auto& item : json.items()) {
     if (!item.value().is_number_unsigned()) {
       throw InputError("{}: field '{}' is {}, expected a token id", path.string(),
                        excerpt(item.key()), item.value().type_name());
     }
-    ids.emplace(item.key(), next++);
+    const auto id = item.value().get<std::uint64_t>();
+    if (id > kMostIds) {
+      throw InputError("{}: field '{}' is {}, expected a token id up to {}", path.string(),
+                       excerpt(item.key()), id, kMostIds);
+    }
+    const auto [other, added] = tokens.emplace(static_cast<std::uint32_t>(id), item.key());
+    if (!added) {
+      throw InputError("{}: field '{}' has id {}, as '{}' has", path.string(), excerpt(item.key()),
+                       id, excerpt(other->second));
+    }
+    ids.emplace(item.key(), static_cast<std::uint32_t>(id));
   }
   return ids;
 }
@@ -117,6 +128,15 @@ class Bpe : public Tokenizer {
     }
     return tokens;
   }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    while (!text.empty()) {
+      const std::size_t bytes = next_piece(text);
+      for (const std::uint32_t id : piece_ids(text.substr(0, bytes))) {
+        ids.push_back(static_cast<std::int32_t>(id));
+      }
+      text.remove_prefix(bytes);
+    }
+  }
   std::string name() const override { return name_; }
 
  private:
@@ -126,16 +146,17 @@ class Bpe : public Tokenizer {
   static constexpr std::size_t kShort = 24;
 
   std::uint64_t count_piece(std::string_view piece) {
-    if (piece.size() == 1) return 1;
-    if (piece.size() > kLongestCached) return merge_by_queue(piece);
+    return piece.size() == 1 ? 1 : piece_ids(piece).size();
+  }
+
+  /// Valid until the next call.
+  const std::vector<std::uint32_t>& piece_ids(std::string_view piece) {
+    if (piece.size() > kLongestCached) return ids_ = merge_by_queue(piece);
     key_.assign(piece);
     const auto found = cache_.find(key_);
     if (found != cache_.end()) return found->second;
-    const std::uint64_t tokens =
-        piece.size() <= kShort ? merge_by_scan(piece) : merge_by_queue(piece);
     if (cache_.size() >= kMostCached) cache_.clear();
-    cache_.emplace(key_, static_cast<std::uint32_t>(tokens));
-    return tokens;
+    return cache_[key_] = piece.size() <= kShort ? merge_by_scan(piece) : merge_by_queue(piece);
   }
 
   Merge find(std::uint32_t left, std::uint32_t right) const {
@@ -144,7 +165,7 @@ class Bpe : public Tokenizer {
   }
 
   /// Again and again merges the pair of the lowest rank, the leftmost first.
-  std::uint64_t merge_by_scan(std::string_view piece) {
+  std::vector<std::uint32_t> merge_by_scan(std::string_view piece) {
     std::array<std::uint32_t, kShort> ids{};
     std::size_t count = piece.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -160,7 +181,9 @@ class Bpe : public Tokenizer {
           where = i;
         }
       }
-      if (best.rank == kNone) return count;
+      if (best.rank == kNone) {
+        return {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count)};
+      }
       ids[where] = best.result;
       std::copy(ids.begin() + static_cast<std::ptrdiff_t>(where) + 2,
                 ids.begin() + static_cast<std::ptrdiff_t>(count),
@@ -170,7 +193,7 @@ class Bpe : public Tokenizer {
   }
 
   /// The same in n log n, so that a megabyte without a space is no trap.
-  std::uint64_t merge_by_queue(std::string_view piece) {
+  std::vector<std::uint32_t> merge_by_queue(std::string_view piece) {
     struct Symbol {
       std::uint32_t id;
       std::size_t previous;
@@ -199,7 +222,6 @@ class Bpe : public Tokenizer {
       if (merge.rank != kNone) queue.push({merge.rank, at, left, right});
     };
     for (std::size_t i = 0; i < symbols.size(); ++i) offer(i);
-    std::uint64_t tokens = symbols.size();
     while (!queue.empty()) {
       const Candidate candidate = queue.top();
       queue.pop();
@@ -214,17 +236,19 @@ class Bpe : public Tokenizer {
       symbol.next = symbols[gone].next;
       symbols[gone].id = kNone;
       if (symbol.next != kEnd) symbols[symbol.next].previous = candidate.at;
-      --tokens;
       offer(candidate.at);
       offer(symbol.previous);
     }
-    return tokens;
+    std::vector<std::uint32_t> ids;
+    for (std::size_t at = 0; at != kEnd; at = symbols[at].next) ids.push_back(symbols[at].id);
+    return ids;
   }
 
   BpeTables tables_;
   std::string name_;
   std::string key_;
-  std::unordered_map<std::string, std::uint32_t> cache_;
+  std::vector<std::uint32_t> ids_;
+  std::unordered_map<std::string, std::vector<std::uint32_t>> cache_;
 };
 
 }  // namespace

@@ -15,6 +15,9 @@ namespace {
 class Bytes : public Tokenizer {
  public:
   std::uint64_t count(std::string_view text) override { return text.size(); }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) override {
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  }
   std::string name() const override { return "bytes"; }
 };
 
@@ -34,6 +37,12 @@ class Words : public Tokenizer {
     // A document with words is never estimated as empty.
     const double tokens = std::floor(static_cast<double>(words) * tokens_per_word_ + 0.5);
     return words == 0 ? 0 : static_cast<std::uint64_t>(std::fmax(tokens, 1));
+  }
+  void encode(std::string_view, std::vector<std::int32_t>&) override {
+    throw InputError(
+        "tokenizer '{}': only estimates how many tokens a text has, expected bytes or "
+        "bpe, which give their ids",
+        name());
   }
   std::string name() const override {
     return fmt::format("estimate: {} tokens per word", tokens_per_word_);

@@ -4,15 +4,18 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hydraulis {
 
-/// Counts the tokens of a text.
+/// Cuts a text into tokens.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   /// Tokens of one document of UTF-8 text; no special tokens are added or recognised.
   virtual std::uint64_t count(std::string_view text) = 0;
+  /// Appends their ids, count(text) of them. Throws InputError if this only estimates numbers.
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids) = 0;
   /// What a token is, for the trace's attribute.
   virtual std::string name() const = 0;
 };

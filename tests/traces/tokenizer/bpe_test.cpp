@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "base/json.h"
 #include "base/random.h"
@@ -86,17 +87,32 @@ class BpeTest : public ::testing::Test {
   /// Files of the 256 byte tokens and the merges given.
   std::unique_ptr<Tokenizer> load(const MergeList& merges) {
     Json vocab = Json::object();
-    std::uint32_t id = 0;
-    for (std::uint32_t byte = 0; byte < 256; ++byte) vocab[stand_in(byte)] = id++;
+    bytes_of_.clear();
+    const auto add = [&](const std::string& token) {
+      const auto id = static_cast<std::int32_t>(5000 - bytes_of_.size());  // not in file order
+      if (vocab.contains(stand_in(token))) return;
+      vocab[stand_in(token)] = id;
+      bytes_of_[id] = token;
+    };
+    for (int byte = 0; byte < 256; ++byte) add(std::string(1, static_cast<char>(byte)));
     std::string lines = "#version: 0.2\n";
     for (const auto& [left, right] : merges) {
-      vocab[stand_in(left + right)] = id++;
+      add(left + right);
       lines += stand_in(left) + " " + stand_in(right) + "\n";
     }
     folder_.write("vocab.json", vocab.dump());
     folder_.write("merges.txt", lines);
     return make_tokenizer("bpe:" + (folder_ / "").string());
   }
+  /// What the ids of a text stand for.
+  std::vector<std::string> tokens_of(Tokenizer& bpe, std::string_view text) const {
+    std::vector<std::int32_t> ids;
+    bpe.encode(text, ids);
+    std::vector<std::string> tokens;
+    for (const std::int32_t id : ids) tokens.push_back(bytes_of_.at(id));
+    return tokens;
+  }
+  std::map<std::int32_t, std::string> bytes_of_;
   TestFolder folder_;
 };
 
@@ -115,12 +131,13 @@ TEST_F(BpeTest, HandWorkedCounts) {
   EXPECT_EQ(bpe->count("th3the"), 3u);      // [th][3][the]
   EXPECT_EQ(bpe->count("\u00e9"), 2u);      // two bytes
   EXPECT_EQ(bpe->count("the  the\n"), 4u);  // [the][ ][ the][\n]
+  EXPECT_EQ(tokens_of(*bpe, "hello the"), (Pieces{"h", "e", "ll", "o", " the"}));
 }
 
 /// The rule as GPT-2 states it: find the pair of the lowest rank, merge all its occurrences from
 /// left to right, and again.
-std::size_t naive_count(std::string_view text, const MergeList& merges) {
-  std::size_t total = 0;
+std::vector<std::string> naive_tokens(std::string_view text, const MergeList& merges) {
+  std::vector<std::string> tokens;
   for (const std::string& piece : pieces(text)) {
     std::vector<std::string> parts;
     for (const char c : piece) parts.emplace_back(1, c);
@@ -144,9 +161,9 @@ std::size_t naive_count(std::string_view text, const MergeList& merges) {
       }
       parts = std::move(merged);
     }
-    total += parts.size();
+    tokens.insert(tokens.end(), parts.begin(), parts.end());
   }
-  return total;
+  return tokens;
 }
 
 TEST_F(BpeTest, AgreesWithTheRuleOnRandomTexts) {
@@ -176,9 +193,10 @@ TEST_F(BpeTest, AgreesWithTheRuleOnRandomTexts) {
         }
         text += " \n' "[random.below(4)];
       }
-      const std::size_t expected = naive_count(text, merges);
-      EXPECT_EQ(bpe->count(text), expected) << text;
-      EXPECT_EQ(bpe->count(text), expected) << "from the cache: " << text;
+      const auto expected = naive_tokens(text, merges);
+      EXPECT_EQ(bpe->count(text), expected.size()) << text;
+      EXPECT_EQ(bpe->count(text), expected.size()) << "from the cache: " << text;
+      EXPECT_EQ(tokens_of(*bpe, text), expected) << text;
     }
   }
 }
@@ -195,6 +213,16 @@ TEST_F(BpeTest, BadFilesAreNamed) {
   const auto message = [&] {
     return error_of([&] { make_tokenizer("bpe:" + (folder_ / "").string()); });
   };
+  folder_.write("merges.txt", "");
+  const Json good = read_json_file(folder_ / "vocab.json");
+  Json vocab = good;
+  vocab["zz"] = vocab["a"];
+  folder_.write("vocab.json", vocab.dump());
+  EXPECT_NE(message().find("has id"), std::string::npos) << message();
+  vocab["zz"] = std::uint64_t{1} << 32;
+  folder_.write("vocab.json", vocab.dump());
+  EXPECT_NE(message().find("expected a token id up to"), std::string::npos) << message();
+  folder_.write("vocab.json", good.dump());
   folder_.write("merges.txt", "a b\nb zz\n");
   EXPECT_NE(message().find("merges.txt: line 2: token 'zz' is not in"), std::string::npos)
       << message();
