@@ -166,15 +166,13 @@ void write_block(std::int64_t queries, std::int64_t d, bool accumulate, const Wo
       total = log_sum;
     }
   }
-  for (std::int64_t i = 0; i < queries; ++i) {
-    T* to = out.row(row + i) + head * d;
-    const T* from = work.out + i;
-    if (kept[i] == T(0)) {
-      for (std::int64_t c = 0; c < d; ++c) to[c] = from[c * width] * factor[i];
-    } else {
-      for (std::int64_t c = 0; c < d; ++c) to[c] = to[c] * kept[i] + from[c * width] * factor[i];
-    }
-  }
+  for_each_transposed(work.out, queries, d,
+                      [&](std::int64_t i, std::int64_t c, Vector<T> x, auto lanes) {
+                        T* to = out.row(row + i) + head * d + c;
+                        Vector<T> result = x * factor[i];
+                        if (kept[i] != T(0)) result += load(to, lanes) * kept[i];
+                        store(to, result, lanes);
+                      });
 }
 
 }  // namespace

@@ -201,10 +201,11 @@ void query_block(const Arguments<T>& x, const AttentionSegment& segment, std::in
                      x.dk.stride);
     add_query_gradient(pair, d, work);
   }
-  for (std::int64_t i = 0; i < queries; ++i) {
-    T* to = x.dq.row(row + i) + head * d;
-    for (std::int64_t c = 0; c < d; ++c) to[c] += scale * work.dquery[c * width + i];
-  }
+  for_each_transposed(work.dquery, queries, d,
+                      [&](std::int64_t i, std::int64_t c, Vector<T> gradient, auto lanes) {
+                        T* to = x.dq.row(row + i) + head * d + c;
+                        store(to, load(to, lanes) + scale * gradient, lanes);
+                      });
 }
 
 }  // namespace

@@ -72,15 +72,27 @@ template <typename T>
 void transpose_block(const T* from, std::int64_t stride, std::int64_t count, std::int64_t columns,
                      T factor, T* to) {
   constexpr std::int64_t width = kQueryBlock<T>;
-  const std::int64_t lanes = (count + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
-  for (std::int64_t c0 = 0; c0 < columns; c0 += 16) {
-    const std::int64_t c1 = std::min(columns, c0 + 16);
-    for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t c = c0; c < c1; ++c) to[c * width + i] = factor * from[i * stride + c];
-    }
-    for (std::int64_t c = c0; c < c1; ++c) {
-      for (std::int64_t i = count; i < lanes; ++i) to[c * width + i] = T(0);
-    }
+  for (std::int64_t i = 0; i < count; i += kLanes<T>) {
+    const auto rows = static_cast<int>(std::min<std::int64_t>(kLanes<T>, count - i));
+    transpose_strip(from + i * stride, stride, rows, columns, factor, to + i, width, kLanes<T>);
+  }
+}
+
+/// use(query, column, vector of the row from that column, lanes) for every row of a block that is
+/// kept transposed, block[c][query lane].
+template <typename T, typename Use>
+void for_each_transposed(const T* block, std::int64_t queries, std::int64_t columns, Use use) {
+  constexpr std::int64_t lanes = kLanes<T>;
+  for (std::int64_t i = 0; i < queries; i += lanes) {
+    const std::int64_t rows = std::min(lanes, queries - i);
+    for_each_vector<T>(columns, [&](std::int64_t c, auto part) {
+      Vector<T> square[lanes] = {};
+      for (std::int64_t j = 0; j < std::min(lanes, columns - c); ++j) {
+        square[j] = load(block + (c + j) * kQueryBlock<T> + i);
+      }
+      transpose<T>(square);
+      for (std::int64_t r = 0; r < rows; ++r) use(i + r, c, square[r], part);
+    });
   }
 }
 

@@ -38,32 +38,41 @@ struct Operand {
   std::int64_t depth_step;
 };
 
-/// One panel: to[k·width + i] = x(first + i, k), zeros beyond `count`.
+/// Panels that are packed together: where a row of x runs along them, more of it is read at once.
+constexpr std::int64_t kPackedTogether = 8;
+
+/// Panels [begin, end): to[(panel·depth + k)·width + i] = x(panel·width + i, k) with zeros beyond
+/// `count`.
 template <typename T, int width>
-void pack_panel(const Operand<T>& x, std::int64_t first, std::int64_t count, std::int64_t depth,
-                T* to) {
-  const std::int64_t filled = std::min<std::int64_t>(width, count - first);
-  const T* from = x.data + first * x.along;
-  if (filled < width) std::fill(to, to + depth * width, T(0));
+void pack(const Operand<T>& x, Range panels, std::int64_t count, std::int64_t depth, T* to) {
+  const auto filled = [&](std::int64_t panel) {
+    return static_cast<int>(std::min<std::int64_t>(width, count - panel * width));
+  };
   if (x.along == 1) {
     for (std::int64_t k = 0; k < depth; ++k) {
-      const T* row = from + k * x.depth_step;
-      T* out = to + k * width;
-      if (filled == width) {
-        std::memcpy(out, row, width * sizeof(T));
-      } else {
-        std::copy(row, row + filled, out);
+      const T* row = x.data + k * x.depth_step;
+      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+        T* out = to + (panel * depth + k) * width;
+        const T* from = row + panel * width;
+        if (const int n = filled(panel); n == width) {
+          std::memcpy(out, from, width * sizeof(T));
+        } else {
+          std::copy(from, from + n, out);
+          std::fill(out + n, out + width, T(0));
+        }
       }
     }
     return;
   }
-  // A strip of depth at a time, so that the lines written to stay in cache.
-  constexpr std::int64_t strip = 16;
-  for (std::int64_t k0 = 0; k0 < depth; k0 += strip) {
-    const std::int64_t k1 = std::min(depth, k0 + strip);
-    for (std::int64_t i = 0; i < filled; ++i) {
-      const T* row = from + i * x.along;
-      for (std::int64_t k = k0; k < k1; ++k) to[k * width + i] = row[k * x.depth_step];
+  for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    const T* from = x.data + panel * width * x.along;
+    T* out = to + panel * depth * width;
+    const int rows = filled(panel);
+#pragma GCC unroll 8
+    for (int i = 0; i < width; i += kLanes<T>) {
+      const int lanes = std::min(kLanes<T>, width - i);
+      transpose_strip(from + i * x.along, x.along, std::clamp(rows - i, 0, lanes), depth, T(1),
+                      out + i, width, lanes);
     }
   }
 }
@@ -79,6 +88,10 @@ template <typename T>
 void tile(const T* a, const T* b, std::int64_t depth, Scaling<T> scaling, T* c,
           std::int64_t c_stride, std::int64_t rows, std::int64_t columns) {
   constexpr int lanes = kLanes<T>;
+  // The lines of c arrive while the sums are made.
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (int v = 0; v < kTileVectors; ++v) __builtin_prefetch(c + i * c_stride + v * lanes, 1);
+  }
   Vector<T> sums[kTileRows][kTileVectors];
   multiply_tile<T, kTileRows, kTileVectors>(a, 1, kTileRows, b, kTileColumns<T>, depth, sums);
   if (rows == kTileRows && columns == kTileColumns<T>) {
@@ -162,15 +175,15 @@ void gemm(Device& device, bool transpose_a, bool transpose_b, T alpha, View<cons
     for (std::int64_t row = 0; row < c.rows; row += row_panels * height) {
       const std::int64_t rows_here = std::min(row_panels * height, c.rows - row);
       const std::int64_t panels_a = panels_of(rows_here, height);
-      const std::int64_t packs_b = row == 0 ? panels_b : 0;
-      parallel(threads, packs_b + panels_a, [&](std::int64_t part, int) {
+      const std::int64_t packs_a = panels_of(panels_a, kPackedTogether);
+      const std::int64_t packs_b = row == 0 ? panels_of(panels_b, kPackedTogether) : 0;
+      parallel(threads, packs_b + packs_a, [&](std::int64_t part, int) {
         if (part < packs_b) {
-          pack_panel<T, width>(right, column + part * width, c.columns, depth,
-                               packed_b + part * width * depth);
+          pack<T, width>({right.data + column * right.along, right.along, right.depth_step},
+                         part_of(panels_b, packs_b, part), columns_here, depth, packed_b);
         } else {
-          const std::int64_t panel = part - packs_b;
-          pack_panel<T, height>(left, row + panel * height, c.rows, depth,
-                                packed_a + panel * height * depth);
+          pack<T, height>({left.data + row * left.along, left.along, left.depth_step},
+                          part_of(panels_a, packs_a, part - packs_b), rows_here, depth, packed_a);
         }
       });
       const std::int64_t task_rows = panels_of(panels_a, kTaskRowPanels);

@@ -78,6 +78,64 @@ HYDRAULIS_INLINE void for_each_vector(std::int64_t n, Body body) {
   if (i < n) body(i, FirstLanes{static_cast<int>(n - i)});
 }
 
+/// Transposes a square of as many vectors as a vector has lanes: log2(lanes) rounds, each of which
+/// exchanges blocks of 1, 2, 4 … lanes between vectors that far apart.
+template <typename T>
+HYDRAULIS_INLINE void transpose(Vector<T> (&rows)[kLanes<T>]) {
+  constexpr int n = kLanes<T>;
+  using Bits = typename SimdTypes<T>::Bits;
+#pragma GCC unroll 4
+  for (int block = 1; block < n; block *= 2) {
+    Bits upper{};
+    Bits lower{};
+#pragma GCC unroll 16
+    for (int j = 0; j < n; ++j) {
+      upper[j] = (j & block) != 0 ? n + j - block : j;
+      lower[j] = (j & block) != 0 ? n + j : j + block;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) {
+      if ((i & block) != 0) continue;
+      const Vector<T> a = rows[i];
+      const Vector<T> b = rows[i + block];
+      rows[i] = __builtin_shuffle(a, b, upper);
+      rows[i + block] = __builtin_shuffle(a, b, lower);
+    }
+  }
+}
+
+/// to[j·to_stride + i] = factor·from[i·from_stride + j] for i < count ≤ lanes and j < columns,
+/// zeros for i in [count, width); width ≤ lanes.
+template <typename T>
+HYDRAULIS_INLINE void transpose_strip(const T* from, std::int64_t from_stride, int count,
+                                      std::int64_t columns, T factor, T* to, std::int64_t to_stride,
+                                      int width) {
+  constexpr int n = kLanes<T>;
+  for_each_vector<T>(columns, [&](std::int64_t j, auto lanes) {
+    Vector<T> rows[n];
+    if (count == n) {
+#pragma GCC unroll 16
+      for (int i = 0; i < n; ++i) rows[i] = factor * load(from + i * from_stride + j, lanes);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < n; ++i) {
+        rows[i] = i < count ? factor * load(from + i * from_stride + j, lanes) : Vector<T>{};
+      }
+    }
+    transpose<T>(rows);
+    const auto columns_here = static_cast<int>(columns - j < n ? columns - j : n);
+    if (width == n && columns_here == n) {
+#pragma GCC unroll 16
+      for (int i = 0; i < n; ++i) store(to + (j + i) * to_stride, rows[i]);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < n; ++i) {
+        if (i < columns_here) store(to + (j + i) * to_stride, rows[i], FirstLanes{width});
+      }
+    }
+  });
+}
+
 template <typename V>
 HYDRAULIS_INLINE V greater(V a, V b) {
   return a > b ? a : b;
