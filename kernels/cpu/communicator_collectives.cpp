@@ -218,6 +218,7 @@ class BlockedReduction : public Operation {
   void reduce(std::int64_t b) {
     const Stretch own = share(b, group().rank);
     std::vector<const void*> inputs;
+    inputs.reserve(group().members.size());
     for (int r = 0; r < group().size(); ++r) {
       inputs.push_back(r == group().rank ? input(own) : landing(b, r));
     }
@@ -326,7 +327,7 @@ struct Proposal {
 
 }  // namespace
 
-std::shared_ptr<Pending> start_all_reduce(std::shared_ptr<Group> group, void* buffer,
+std::shared_ptr<Pending> start_all_reduce(const std::shared_ptr<Group>& group, void* buffer,
                                           std::int64_t count, DataType type, Reduction reduction) {
   const Signature mine =
       signature(*group, "all-reduce", count, static_cast<int>(type), static_cast<int>(reduction));
@@ -342,8 +343,9 @@ std::shared_ptr<Pending> start_all_reduce(std::shared_ptr<Group> group, void* bu
   return operation;
 }
 
-std::shared_ptr<Pending> start_reduce_scatter(std::shared_ptr<Group> group, const void* input,
-                                              void* output, std::int64_t count, DataType type) {
+std::shared_ptr<Pending> start_reduce_scatter(const std::shared_ptr<Group>& group,
+                                              const void* input, void* output, std::int64_t count,
+                                              DataType type) {
   const Signature mine = signature(*group, "reduce-scatter", count, static_cast<int>(type), -1);
   const int lane = next_lane(*group);
   auto operation = std::make_shared<BlockedReduction>(
@@ -352,7 +354,7 @@ std::shared_ptr<Pending> start_reduce_scatter(std::shared_ptr<Group> group, cons
   return operation;
 }
 
-std::shared_ptr<Pending> start_all_gather(std::shared_ptr<Group> group, const void* input,
+std::shared_ptr<Pending> start_all_gather(const std::shared_ptr<Group>& group, const void* input,
                                           void* output, std::int64_t count, DataType type) {
   const Signature mine = signature(*group, "all-gather", count, static_cast<int>(type), -1);
   const int lane = next_lane(*group);
@@ -373,7 +375,7 @@ std::shared_ptr<Pending> start_all_gather(std::shared_ptr<Group> group, const vo
   return operation;
 }
 
-std::shared_ptr<Pending> start_broadcast(std::shared_ptr<Group> group, void* buffer,
+std::shared_ptr<Pending> start_broadcast(const std::shared_ptr<Group>& group, void* buffer,
                                          std::int64_t bytes, int root) {
   const Signature mine = signature(*group, "broadcast", bytes, -1, root);
   const int lane = next_lane(*group);
@@ -382,7 +384,7 @@ std::shared_ptr<Pending> start_broadcast(std::shared_ptr<Group> group, void* buf
   return operation;
 }
 
-std::shared_ptr<Pending> start_all_to_all_v(std::shared_ptr<Group> group, const void* input,
+std::shared_ptr<Pending> start_all_to_all_v(const std::shared_ptr<Group>& group, const void* input,
                                             std::span<const std::int64_t> send_bytes,
                                             std::span<const std::int64_t> send_offsets,
                                             void* output,
@@ -413,7 +415,7 @@ std::shared_ptr<Pending> start_all_to_all_v(std::shared_ptr<Group> group, const 
   return operation;
 }
 
-std::shared_ptr<Pending> start_barrier(std::shared_ptr<Group> group) {
+std::shared_ptr<Pending> start_barrier(const std::shared_ptr<Group>& group) {
   const Signature mine = signature(*group, "barrier", 0, -1, -1);
   const int lane = next_lane(*group);
   auto operation = std::make_shared<AtOnce>(group, "barrier");
@@ -426,9 +428,9 @@ std::shared_ptr<Pending> start_barrier(std::shared_ptr<Group> group) {
   return operation;
 }
 
-std::shared_ptr<Pending> start_exchange(std::shared_ptr<Group> group,
+std::shared_ptr<Pending> start_exchange(const std::shared_ptr<Group>& group,
                                         std::span<const Message> messages, Channel channel) {
-  return std::make_shared<Exchange>(std::move(group), messages, channel);
+  return std::make_shared<Exchange>(group, messages, channel);
 }
 
 bool conflicts(const Pending& exchange, std::span<const Message> messages) {

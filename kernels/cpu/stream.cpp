@@ -1,10 +1,10 @@
 #include "kernels/cpu/stream.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <utility>
 
 #include "kernels/communicator.h"

@@ -15,6 +15,7 @@ namespace hydraulis {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
@@ -67,8 +68,9 @@ TEST(CommunicatorFailure, RanksThatNeverComeAreNamedAfterTheTimeLimit) {
     EXPECT_EQ(ended.exit_code, 7) << what;
     EXPECT_LT(ended.seconds, kSoonSeconds) << what;
     EXPECT_GT(ended.seconds, 1) << what;
-    EXPECT_THAT(ended.output,
-                ContainsRegex("CommunicationError: rank [02]: .*gave up after 1\\.[0-9] s.*rank 1"))
+    EXPECT_THAT(
+        ended.output,
+        ContainsRegex("CommunicationError: rank [02]: .*gave up after [12]\\.[0-9] s.*rank 1"))
         << what;
   }
 }
@@ -85,7 +87,11 @@ TEST(CommunicatorFailure, CollectivesThatDoNotMatchAreFoundOut) {
     const Ended ended = run(c.name);
     EXPECT_EQ(ended.exit_code, 7) << c.name;
     EXPECT_LT(ended.seconds, kSoonSeconds) << c.name;
-    EXPECT_THAT(ended.output, AllOf(HasSubstr("does not match"), HasSubstr(c.message))) << c.name;
+    // Rank 0 gets the signature of rank 2, which is right; it may be the first to see a wrong
+    // length.
+    EXPECT_THAT(ended.output, AnyOf(AllOf(HasSubstr("does not match"), HasSubstr(c.message)),
+                                    ContainsRegex("rank 0: .*the message from rank 1 .*expected")))
+        << c.name;
   }
 }
 
