@@ -55,6 +55,16 @@ struct StageMemory {
   }
 };
 
+/// Bytes of a number in each role of training. The default is mixed precision: bf16 parameters,
+/// gradients and activations, fp32 masters with two moments and fp32 logits.
+struct NumberBytes {
+  double parameter = 2;
+  double gradient = 2;
+  double activation = 2;
+  double logit = 4;
+  double optimizer = 12;  ///< of a parameter in the fixed layout
+};
+
 /// Everything that turns a scheme and a micro-batch into seconds and bytes. Plain data, made once.
 struct CostModel {
   ModelSpec model;
@@ -62,6 +72,7 @@ struct CostModel {
   Profile profile;
   MemoryModel memory = MemoryModel::published;
   OptimizerLayout optimizer;
+  NumberBytes numbers;  ///< of the composed memory model
 };
 
 /// Schemes the cost model has times for and that this cluster can hold at all (devices() at most

@@ -7,11 +7,6 @@ namespace {
 
 constexpr double kBf16 = 2;
 constexpr double kFp32 = 4;
-/// fp32 master parameter and two Adam moments.
-constexpr double kOptimizerBytes = 3 * kFp32;
-/// Gradients are kept in bf16 in the strategy's layout: the published constants hold 4.2 bytes a
-/// parameter for parameters and gradients together (B·(1 − alpha)·H² a layer).
-constexpr double kGradientBytes = kBf16;
 
 double per_device(int count, int tp) {
   // What does not divide is padded, so that every device has as much as the fullest.
@@ -28,7 +23,8 @@ double derived_activation_bytes(const ModelSpec& model, int tp) {
          4.0 * model.head_dim * (heads + kv_heads) + kFp32 * heads;
 }
 
-double optimizer_bytes(const ModelSpec& model, const OptimizerLayout& layout) {
+double optimizer_bytes(const ModelSpec& model, const OptimizerLayout& layout,
+                       double bytes_per_parameter) {
   Scheme split;
   split.pp = std::min(layout.pp, model.layers);
   const auto layers = stage_layers(split, model.layers);
@@ -37,7 +33,7 @@ double optimizer_bytes(const ModelSpec& model, const OptimizerLayout& layout) {
     most = std::max(most, detail::device_parameters(model, layout.tp, split.pp, stage,
                                                     layers[static_cast<std::size_t>(stage)]));
   }
-  return kOptimizerBytes * most / layout.dp;
+  return bytes_per_parameter * most / layout.dp;
 }
 
 }  // namespace
@@ -118,26 +114,31 @@ StageMemory stage_memory(const CostModel& model, const Scheme& scheme, int stage
   const double largest = largest_micro_batch / scheme.cp;
   StageMemory memory;
   const double parameters = detail::device_parameters(spec, scheme.tp, scheme.pp, stage, layers);
-  memory.optimizer = optimizer_bytes(spec, model.optimizer);
-  memory.parameters = kBf16 * parameters;
-  memory.gradients = kGradientBytes * parameters;
-  memory.activations =
-      live * layers * detail::layer_activation_bytes(spec, measured, scheme.tp, scheme.recompute);
+  memory.optimizer = optimizer_bytes(spec, model.optimizer, model.numbers.optimizer);
+  memory.parameters = model.numbers.parameter * parameters;
+  // The published constants hold 4.2 bytes a parameter for bf16 parameters and gradients together
+  // (B·(1 − alpha)·H² a layer).
+  memory.gradients = model.numbers.gradient * parameters;
+  // Bytes by token are those of bf16.
+  const double wider = model.numbers.activation / kBf16;
+  memory.activations = wider * live * layers *
+                       detail::layer_activation_bytes(spec, measured, scheme.tp, scheme.recompute);
   if (scheme.recompute == Recompute::full) {
     // The layer that is being computed again.
     memory.activations +=
-        largest * detail::layer_activation_bytes(spec, measured, scheme.tp, Recompute::none);
+        wider * largest *
+        detail::layer_activation_bytes(spec, measured, scheme.tp, Recompute::none);
   }
   if (stage == scheme.pp - 1) {
-    // Cross entropy works in place on the fp32 logits of one micro-batch.
-    memory.logits = largest * per_device(spec.vocab, scheme.tp) * kFp32;
+    // Cross entropy works in place on the logits of one micro-batch.
+    memory.logits = largest * per_device(spec.vocab, scheme.tp) * model.numbers.logit;
   }
-  const double hidden_bytes = kBf16 * spec.hidden * largest;
+  const double hidden_bytes = model.numbers.activation * spec.hidden * largest;
   if (scheme.tp > 1) memory.buffers += 2 * hidden_bytes;  // gathered input, gathered gradient
   if (scheme.cp > 1) {
     // Keys and values of this step and of the next.
-    memory.buffers +=
-        2 * 2 * kBf16 * per_device(spec.kv_heads, scheme.tp) * spec.head_dim * largest;
+    memory.buffers += 2 * 2 * model.numbers.activation * per_device(spec.kv_heads, scheme.tp) *
+                      spec.head_dim * largest;
   }
   if (scheme.pp > 1) memory.buffers += 2 * hidden_bytes / scheme.tp;  // one in, one out
   memory.constant = measured.constant_gap_bytes;

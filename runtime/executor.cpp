@@ -134,9 +134,9 @@ class Executor::Run {
         backwards_(backwards),
         compute_(*executor.streams_[static_cast<int>(StreamKind::compute)]) {
     start_clock_ = Clock::now();
-    layout_.flow->start_gather();
-    if (layout_.place.stage < 0) return;
-    stage_ = &program.stages[layout_.place.stage];
+    if (layout_.place.stage >= 0) stage_ = &program.stages[layout_.place.stage];
+    naming(Op::gather_parameters, [&] { layout_.flow->start_gather(); });
+    if (stage_ == nullptr) return;
     StageModel& model = *layout_.model;
     model.reset_loss();
     model.keep_token_losses = options.keep_token_losses;
@@ -153,13 +153,20 @@ class Executor::Run {
       if (backwards_) layout_.gradients->zero(compute_);
       execute_all();
     }
-    if (backwards_) layout_.flow->finish_reduction(compute_);
-    for (const auto& [event, tensor] : leaving_) device_.wait(compute_, event);
-    // Masters of this rank may not change before others have read them.
-    for (const auto& [layer, transfers] : executor_.transfers_.at(layout_.key)) {
-      layout_.flow->wait_for_layer(layer, compute_);
+    if (backwards_) {
+      naming(Op::reduce_gradients, [&] {
+        layout_.flow->finish_reduction(compute_);
+        device_.synchronize(compute_);
+      });
     }
-    device_.synchronize(compute_);
+    // Masters of this rank may not change before others have read them.
+    naming(Op::gather_parameters, [&] {
+      for (const auto& [event, tensor] : leaving_) device_.wait(compute_, event);
+      for (const auto& [layer, transfers] : executor_.transfers_.at(layout_.key)) {
+        layout_.flow->wait_for_layer(layer, compute_);
+      }
+      device_.synchronize(compute_);
+    });
     if (stage_ != nullptr) {
       outcome_.loss_sum = layout_.model->loss_sum();
       outcome_.targets = layout_.model->targets();
@@ -245,10 +252,12 @@ class Executor::Run {
 
   bool done(int i) {
     State& state = states_[i];
-    if (!state.done && state.event && state.event->done()) {
+    if (state.done || !state.event) return state.done;
+    naming(i, [&] {
+      if (!state.event->done()) return;
       state.done = true;
       state.end = seconds_since(start_clock_);
-    }
+    });
     return state.done;
   }
 
@@ -276,7 +285,7 @@ class Executor::Run {
     state.started = true;
     state.start = seconds_since(start_clock_);
     const int mb = instruction.micro_batch;
-    try {
+    naming(i, [&] {
       switch (instruction.op) {
         case Op::forward:
           activations_out_[mb] = layout_.model->forward(mb, take(activations_in_, mb), backwards_);
@@ -305,16 +314,49 @@ class Executor::Run {
         default:
           break;
       }
+    });
+  }
+
+  /// Does `work`; what fails in it names the step, the rank and the instruction.
+  template <typename Work>
+  void naming(int i, const Work& work) const {
+    try {
+      work();
     } catch (const CommunicationError& error) {
       throw CommunicationError(fmt::format("{}: {}", describe(i), error.what()));
+    } catch (const InfeasibleError& error) {
+      throw InfeasibleError("{}: {}", describe(i), error.what());
+    }
+  }
+  /// What belongs to all instructions of this kind together names the first.
+  template <typename Work>
+  void naming(Op op, const Work& work) const {
+    int first = -1;
+    if (stage_ != nullptr) {
+      const auto found =
+          std::find_if(stage_->instructions.begin(), stage_->instructions.end(),
+                       [op](const Instruction& instruction) { return instruction.op == op; });
+      if (found != stage_->instructions.end()) {
+        first = static_cast<int>(found - stage_->instructions.begin());
+      }
+    }
+    if (first >= 0) return naming(first, work);
+    try {
+      work();
+    } catch (const CommunicationError& error) {
+      throw CommunicationError(fmt::format("step {}, rank {}, {}: {}", options_.iteration,
+                                           world_.rank(), to_string(op), error.what()));
     }
   }
 
   std::string describe(int i) const {
     const Instruction& instruction = stage_->instructions[i];
-    return fmt::format("step {}, rank {}, stage {}, {} of micro-batch {} [instruction {}]",
-                       options_.iteration, world_.rank(), layout_.place.stage,
-                       to_string(instruction.op), instruction.micro_batch, i);
+    std::string what = to_string(instruction.op);
+    if (instruction.micro_batch >= 0) {
+      what += fmt::format(" of micro-batch {}", instruction.micro_batch);
+    }
+    return fmt::format("step {}, rank {}, stage {}, {} [instruction {}]", options_.iteration,
+                       world_.rank(), layout_.place.stage, what, i);
   }
 
   std::string stuck(const std::vector<std::size_t>& heads) const {

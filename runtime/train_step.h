@@ -32,10 +32,11 @@ StepOutcome global_loss(const Backend& backend, const IterationOutcome& mine);
 /// One iteration and one update of the optimizer. The summed loss is divided once by the number of
 /// target tokens of the global batch; gradients are clipped by their global norm (each element
 /// counted once, wherever it is replicated). A batch without targets, or a loss or norm that is not
-/// finite, changes nothing.
+/// finite, or that `accept` refuses (the same on every rank), changes nothing.
 StepOutcome train_step(const Backend& backend, Executor& executor, OptimizerShard& shard,
                        const Program& program, const TokenSource& tokens,
                        const UpdateSettings& settings, const ExecuteOptions& options = {},
-                       IterationOutcome* mine = nullptr);
+                       IterationOutcome* mine = nullptr,
+                       const std::function<bool(const StepOutcome&)>& accept = nullptr);
 
 }  // namespace hydraulis

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/batch_plan.h"
+
+namespace hydraulis {
+
+/// A plan as bytes for the other ranks, and back.
+std::vector<std::uint8_t> encode(const BatchPlan& plan);
+BatchPlan decode_plan(const std::vector<std::uint8_t>& bytes);
+
+}  // namespace hydraulis

@@ -1,0 +1,120 @@
+#include "runtime/run_config.h"
+
+#include <limits>
+
+#include "base/error.h"
+
+namespace hydraulis {
+namespace {
+
+constexpr std::int64_t kMostSteps = 1'000'000'000;
+
+double share(JsonFields& fields, const std::string& field, double fallback) {
+  const double value = fields.number_or(field, fallback);
+  if (value < 0 || value >= 1) {
+    throw InputError("{}: {}, expected a number in [0, 1)", fields.name(field), value);
+  }
+  return value;
+}
+
+double not_negative(JsonFields& fields, const std::string& field, double fallback) {
+  const double value = fields.number_or(field, fallback);
+  if (value < 0) throw InputError("{}: {}, expected 0 or more", fields.name(field), value);
+  return value;
+}
+
+void read_optimizer(RunConfig& config, JsonFields fields) {
+  const std::string name = fields.text_or("name", "adamw");
+  if (name != "adamw" && name != "lamb") {
+    throw InputError("{}: \"{}\", expected adamw or lamb", fields.name("name"), name);
+  }
+  UpdateSettings& update = config.update;
+  update.optimizer = name == "lamb" ? OptimizerKind::lamb : OptimizerKind::adamw;
+  config.learning_rate.peak = fields.has("learning_rate") ? fields.positive("learning_rate") : 3e-4;
+  update.beta1 = share(fields, "beta1", update.beta1);
+  update.beta2 = share(fields, "beta2", update.beta2);
+  update.epsilon = fields.has("epsilon") ? fields.positive("epsilon") : update.epsilon;
+  update.weight_decay = not_negative(fields, "weight_decay", update.weight_decay);
+  update.clip_norm = not_negative(fields, "clip_norm", update.clip_norm);
+  fields.finish();
+}
+
+void read_schedule(RunConfig& config, JsonFields fields) {
+  LearningRate& rate = config.learning_rate;
+  rate.shape = parse_decay(fields.text_or("decay", "cosine"), fields.name("decay"));
+  rate.warmup = fields.integer_or("warmup_steps", 0, 0, kMostSteps);
+  rate.decay = fields.integer_or("decay_steps", config.steps, 0, kMostSteps);
+  rate.minimum = not_negative(fields, "minimum_learning_rate", 0);
+  if (rate.minimum > rate.peak) {
+    throw InputError("{}: {}, expected at most the learning rate {}",
+                     fields.name("minimum_learning_rate"), rate.minimum, rate.peak);
+  }
+  fields.finish();
+}
+
+void read_bad_steps(RunConfig& config, JsonFields fields) {
+  const std::string policy = fields.text_or("policy", "skip");
+  if (policy != "skip" && policy != "stop") {
+    throw InputError("{}: \"{}\", expected skip or stop", fields.name("policy"), policy);
+  }
+  config.bad_step = policy == "stop" ? BadStep::stop : BadStep::skip;
+  config.spike_factor = not_negative(fields, "spike_factor", 0);
+  if (config.spike_factor > 0 && config.spike_factor <= 1) {
+    throw InputError("{}: {}, expected 0 (off) or more than 1", fields.name("spike_factor"),
+                     config.spike_factor);
+  }
+  config.spike_window = fields.integer_or("window", config.spike_window, 1, 1'000'000);
+  config.most_bad_steps = fields.integer_or("most_in_a_row", config.most_bad_steps, 1, kMostSteps);
+  fields.finish();
+}
+
+}  // namespace
+
+RunConfig load_run_config(const std::filesystem::path& file) {
+  const Json json = read_json_file(file);
+  const std::string where = file.string();
+  JsonFields fields(json, where, "");
+  const std::filesystem::path folder = file.parent_path();
+  RunConfig config;
+  config.file = file;
+  config.plan = folder / fields.text("plan");
+  config.output = folder / fields.text("output");
+  if (fields.has("initial")) config.initial = folder / fields.text("initial");
+  config.steps = fields.integer("steps", 1, kMostSteps);
+  config.seed = static_cast<std::uint64_t>(
+      fields.integer_or("seed", 0, 0, std::numeric_limits<std::int64_t>::max()));
+  config.data = fields.at("data");
+  config.policy = fields.text_or("policy", config.policy);
+  const std::string type = fields.text_or("precision", "f32");
+  if (type != "f32" && type != "f64") {
+    throw InputError("{}: \"{}\", expected f32 or f64 (bf16 needs a GPU)", fields.name("precision"),
+                     type);
+  }
+  config.type = type == "f64" ? DataType::f64 : DataType::f32;
+  config.learning_rate.peak = 3e-4;
+  config.learning_rate.decay = config.steps;
+  const Json nothing = Json::object();
+  const auto section = [&](const char* name) {
+    return JsonFields(fields.has(name) ? fields.at(name) : nothing, where, name);
+  };
+  read_optimizer(config, section("optimizer"));
+  read_schedule(config, section("schedule"));
+  read_bad_steps(config, section("bad_steps"));
+  JsonFields validation = section("validation");
+  config.validate_every = validation.integer_or("every_steps", 0, 0, kMostSteps);
+  config.validation_batches = validation.integer_or("batches", 1, 1, 1'000'000);
+  validation.finish();
+  JsonFields checkpoint = section("checkpoint");
+  config.checkpoint_every = checkpoint.integer_or("every_steps", 0, 0, kMostSteps);
+  config.keep_checkpoints = static_cast<int>(checkpoint.integer_or("keep", 2, 1, 1000));
+  checkpoint.finish();
+  config.threads = static_cast<int>(fields.integer_or("threads", 0, 0, 4096));
+  config.memory_limit_bytes = not_negative(fields, "memory_limit_gib", 0) * (1 << 30);
+  config.timeout_seconds =
+      fields.has("timeout_seconds") ? fields.positive("timeout_seconds") : config.timeout_seconds;
+  config.timeline_steps = fields.integer_or("timeline_steps", 0, 0, 100'000);
+  fields.finish();
+  return config;
+}
+
+}  // namespace hydraulis

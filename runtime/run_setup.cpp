@@ -1,0 +1,86 @@
+#include "runtime/run_setup.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "planner/parameter_traffic.h"
+#include "planner/plan_build.h"
+#include "runtime/hugging_face.h"
+#include "runtime/memory_estimate.h"
+#include "runtime/shard_context.h"
+
+namespace hydraulis {
+namespace {
+
+constexpr int kTuningBatches = 8;
+
+DataSettings data_settings(const RunConfig& config, const Plan& plan) {
+  Json json = config.data;
+  if (json.is_object()) {
+    const bool sized = json.contains("tokens_per_batch") || json.contains("sequences_per_batch");
+    if (!sized && plan.tokens_per_batch > 0) json["tokens_per_batch"] = plan.tokens_per_batch;
+    if (!json.contains("context")) json["context"] = plan.context;
+    if (!json.contains("seed")) json["seed"] = config.seed;
+  }
+  DataSettings settings = parse_data_settings(json, config.file.string(), "data");
+  if (settings.sampling.context > plan.context) {
+    throw InfeasibleError("{}: field 'data.context': {} tokens, the plan {} holds at most {}",
+                          config.file.string(), settings.sampling.context, config.plan.string(),
+                          plan.context);
+  }
+  return settings;
+}
+
+}  // namespace
+
+RunSetup load_run_setup(const RunConfig& config) {
+  RunSetup setup;
+  const std::string name = config.plan.string();
+  setup.plan = plan_from_json(read_json_file(config.plan), name);
+  setup.model = cost_model_of(setup.plan, name);
+  setup.model.numbers = runtime_numbers(config.type);
+  setup.decoder = load_decoder(setup.plan.model);
+  for (const Strategy& strategy : setup.plan.set.strategies) {
+    for (const Scheme& scheme : strategy) check_trainable(setup.decoder, scheme);
+  }
+  setup.data = data_settings(config, setup.plan);
+  setup.data.vocabulary = setup.decoder.shape.vocab;
+  return setup;
+}
+
+std::int64_t memory_limit_bytes(const RunConfig& config, const RunSetup& setup) {
+  return static_cast<std::int64_t>(config.memory_limit_bytes > 0
+                                       ? config.memory_limit_bytes
+                                       : setup.model.cluster.device.memory_bytes);
+}
+
+PolicySetup policy_setup(const RunSetup& setup, std::span<const Batch> tuning) {
+  PolicySetup policy;
+  policy.model = setup.model;
+  policy.set = setup.plan.set;
+  policy.context = static_cast<std::int64_t>(setup.plan.context);
+  policy.assignment.count_parameter_traffic = true;
+  policy.batches = tuning;
+  return policy;
+}
+
+std::vector<Batch> tuning_batches(const RunConfig& config, const RunSetup& setup) {
+  std::vector<Batch> batches;
+  if (config.policy == "hydraulis") return batches;
+  TrainingData data(setup.data);
+  for (int i = 0; i < kTuningBatches; ++i) batches.push_back(lengths_of(data.next()));
+  return batches;
+}
+
+Batch lengths_of(const TrainingBatch& batch) { return {batch.ids(), batch.lengths()}; }
+
+Strategy strategy_of(const BatchPlan& plan) {
+  Strategy strategy;
+  for (const PipelinePlan& pipeline : plan.pipelines) strategy.push_back(pipeline.scheme);
+  return strategy;
+}
+
+double predicted_seconds(const BatchPlan& plan, const CostModel& model) {
+  return plan.makespan_seconds + parameter_traffic_seconds(strategy_of(plan), model);
+}
+
+}  // namespace hydraulis
