@@ -52,12 +52,17 @@ CpuProcess& mpi_process() { return *process; }
 
 int main(int argc, char** argv) {
   using hydraulis::test::process;
-  testing::InitGoogleTest(&argc, argv);
+  // The process first: tests with parameters are made for the number of ranks there is.
   process = hydraulis::start_cpu_process();
+  testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   if (process->world->rank() != 0) delete listeners.Release(listeners.default_result_printer());
   listeners.Append(new hydraulis::test::EndOnFailure);
-  const int result = RUN_ALL_TESTS();
+  int result = RUN_ALL_TESTS();
+  if (testing::UnitTest::GetInstance()->test_to_run_count() == 0) {
+    std::fprintf(stderr, "no test for %d ranks\n", process->world->size());
+    result = 1;
+  }
   process.reset();
   return result;
 }

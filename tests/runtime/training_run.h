@@ -1,7 +1,14 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
 #include <map>
+#include <memory>
+#include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -77,26 +84,60 @@ inline BatchPlan deal(const Documents& documents, const Layout& layout) {
   return plan;
 }
 
-inline Program lowered(const BatchPlan& plan, const DecoderSpec& decoder, const Layout& layout,
-                       int devices) {
+/// A batch with its assignment given: by pipeline the schemes, by micro-batch the documents.
+struct Assigned {
+  Scheme scheme;
+  std::vector<std::vector<std::uint64_t>> micro_batches;
+};
+
+inline BatchPlan assign(const Documents& documents, const std::vector<Assigned>& pipelines) {
+  BatchPlan plan;
+  for (const Assigned& assigned : pipelines) {
+    PipelinePlan& pipeline = plan.pipelines.emplace_back();
+    pipeline.scheme = assigned.scheme;
+    for (const std::vector<std::uint64_t>& ids : assigned.micro_batches) {
+      MicroBatch& batch = pipeline.micro_batches.emplace_back();
+      batch.sequence_ids = ids;
+      for (const std::uint64_t id : ids) {
+        batch.lengths.push_back(static_cast<std::uint32_t>(documents[id].size()));
+      }
+    }
+  }
+  return plan;
+}
+
+/// The optimizer layout of a test: dp over all ranks unless the layout names another.
+inline OptimizerLayout optimizer_for(const Layout& layout, int devices) {
+  OptimizerLayout optimizer = layout.optimizer;
+  if (optimizer.devices() == 1) optimizer.dp = devices;
+  return optimizer;
+}
+
+inline Program lowered(const BatchPlan& plan, const DecoderSpec& decoder,
+                       const OptimizerLayout& optimizer, int devices) {
   CostModel model;
   model.model = decoder.shape;
   model.cluster.nodes = 1;
   model.cluster.devices_per_node = devices;
-  model.optimizer = layout.optimizer;
-  if (model.optimizer.devices() == 1) model.optimizer.dp = devices;
+  model.optimizer = optimizer;
   return lower(plan, model);
 }
 
-inline TokenSource token_source(const Program& program, const Documents& documents) {
-  return [&program, &documents](int pipeline, int micro_batch) {
+/// By document, which tokens may be predicted; empty for all.
+using LossMasks = std::vector<std::vector<std::uint8_t>>;
+
+inline TokenSource token_source(const Program& program, const Documents& documents,
+                                const LossMasks& masks = {}) {
+  return [&program, &documents, &masks](int pipeline, int micro_batch) {
     const MicroBatch& batch = program.pipelines[pipeline].micro_batches[micro_batch];
     MicroBatchTokens tokens;
     tokens.lengths = batch.lengths;
+    std::vector<std::uint8_t> mask;
     for (const std::uint64_t id : batch.sequence_ids) {
       tokens.ids.insert(tokens.ids.end(), documents[id].begin(), documents[id].end());
+      if (!masks.empty()) mask.insert(mask.end(), masks[id].begin(), masks[id].end());
     }
-    tokens.targets = next_token_targets(tokens.lengths, tokens.ids);
+    tokens.targets = next_token_targets(tokens.lengths, tokens.ids, mask);
     return tokens;
   };
 }
@@ -115,25 +156,67 @@ class Trainee {
   }
 
   StepOutcome step(const Documents& documents, const Layout& layout, UpdateSettings settings) {
-    const Program program =
-        lowered(deal(documents, layout), decoder_, layout_with(layout), backend_.world->size());
+    return step(documents, deal(documents, layout), settings);
+  }
+  StepOutcome step(const Documents& documents, const BatchPlan& plan, UpdateSettings settings) {
+    const Program program = program_of(plan);
     settings.update = ++updates_;
     return train_step(backend_, executor_, shard_, program, token_source(program, documents),
                       settings, {}, &mine_);
   }
-  StepOutcome evaluate(const Documents& documents, const Layout& layout) {
-    const Program program =
-        lowered(deal(documents, layout), decoder_, layout_with(layout), backend_.world->size());
+  /// Forward and backward without an update: gradients() are then of the summed loss.
+  StepOutcome accumulate(const Documents& documents, const BatchPlan& plan,
+                         const LossMasks& masks = {}) {
+    const Program program = program_of(plan);
+    mine_ = executor_.run(program, token_source(program, documents, masks));
+    return global_loss(backend_, mine_);
+  }
+  /// Forward only.
+  StepOutcome evaluate(const Documents& documents, const BatchPlan& plan,
+                       const LossMasks& masks = {}) {
+    const Program program = program_of(plan);
+    mine_ = executor_.evaluate(program, token_source(program, documents, masks));
+    return global_loss(backend_, mine_);
+  }
+  /// Losses by document and token as all ranks counted them; NaN where a token has no target. A
+  /// target that two ranks counted fails the test.
+  std::vector<std::vector<double>> token_losses(const Documents& documents, const BatchPlan& plan) {
+    const Program program = program_of(plan);
     ExecuteOptions options;
     options.keep_token_losses = true;
     mine_ = executor_.evaluate(program, token_source(program, documents), options);
-    return global_loss(backend_, mine_);
+    std::vector<std::vector<double>> losses;
+    std::vector<std::vector<double>> counts;
+    for (const auto& document : documents) {
+      losses.emplace_back(document.size(), 0.0);
+      counts.emplace_back(document.size(), 0.0);
+    }
+    for (const auto& [micro_batch, values] : mine_.token_losses) {
+      std::size_t next = 0;
+      for (const std::uint64_t id :
+           program.pipelines[pipeline_of_mine(program)].micro_batches[micro_batch].sequence_ids) {
+        for (std::size_t i = 0; i < documents[id].size(); ++i) {
+          const double value = values.at(next++);
+          if (std::isnan(value)) continue;
+          losses[id][i] += value;
+          counts[id][i] += 1;
+        }
+      }
+    }
+    for (std::size_t id = 0; id < documents.size(); ++id) {
+      sum_over_ranks(losses[id]);
+      sum_over_ranks(counts[id]);
+      for (std::size_t i = 0; i < losses[id].size(); ++i) {
+        EXPECT_LE(counts[id][i], 1) << "token " << i << " of document " << id;
+        if (counts[id][i] == 0) losses[id][i] = std::numeric_limits<double>::quiet_NaN();
+      }
+    }
+    return losses;
   }
 
   /// Every tensor whole, by name, in layout order.
   std::map<std::string, std::vector<double>> tensors(Matrix of) {
     std::map<std::string, std::vector<double>> result;
-    const std::unique_ptr<Stream> stream = backend_.device->make_stream();
     for (const LogicalTensor& tensor : logical_tensors(decoder_.shape)) {
       std::vector<double>& values = result[tensor.name];
       values.assign(tensor.elements(), 0.0);
@@ -142,9 +225,33 @@ class Trainee {
         const std::vector<double> part = shard_.to_host(of, range);
         std::copy(part.begin(), part.end(), values.begin() + range.begin);
       }
-      backend_.world->all_reduce(values.data(), static_cast<std::int64_t>(values.size()),
-                                 DataType::f64, Reduction::sum, *stream);
-      backend_.device->synchronize(*stream);
+      sum_over_ranks(values);
+    }
+    return result;
+  }
+  /// Weights by name, numbered as in files (rows first).
+  void load(const std::map<std::string, std::vector<double>>& weights) {
+    for (const LogicalTensor& tensor : logical_tensors(decoder_.shape)) {
+      const std::vector<double> values = in_layout_order(tensor, weights.at(tensor.name));
+      for (const OwnedRange& range : shard_.ranges()) {
+        if (range.layer != tensor.layer || range.kind != tensor.kind) continue;
+        shard_.from_host(shard_.parameters(), range,
+                         {values.begin() + range.begin, values.begin() + range.end});
+      }
+    }
+  }
+  /// A tensor's elements of a file in the order that layouts number them.
+  static std::vector<double> in_layout_order(const LogicalTensor& tensor,
+                                             const std::vector<double>& rows_first) {
+    if (!tensor.transposed) return rows_first;
+    const std::int64_t rows = tensor.shape[0];
+    const std::int64_t columns = tensor.shape[1];
+    std::vector<double> result;
+    result.reserve(rows_first.size());
+    for (std::int64_t column = 0; column < columns; ++column) {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        result.push_back(rows_first[row * columns + column]);
+      }
     }
     return result;
   }
@@ -155,11 +262,25 @@ class Trainee {
   OptimizerShard& shard() { return shard_; }
   Executor& executor() { return executor_; }
   const IterationOutcome& mine() const { return mine_; }
+  Program program_of(const BatchPlan& plan) const {
+    return lowered(plan, decoder_, shard_.layout(), backend_.world->size());
+  }
+  /// In place.
+  void sum_over_ranks(std::vector<double>& values) const {
+    const std::unique_ptr<Stream> stream = backend_.device->make_stream();
+    backend_.world->all_reduce(values.data(), static_cast<std::int64_t>(values.size()),
+                               DataType::f64, Reduction::sum, *stream);
+    backend_.device->synchronize(*stream);
+  }
 
  private:
-  Layout layout_with(Layout layout) const {
-    layout.optimizer = shard_.layout();
-    return layout;
+  int pipeline_of_mine(const Program& program) const {
+    for (const Stage& stage : program.stages) {
+      for (const int device : stage.devices) {
+        if (device == backend_.world->rank()) return stage.pipeline;
+      }
+    }
+    return -1;
   }
   std::unique_ptr<Compute> compute_;
   Backend backend_;
@@ -169,6 +290,32 @@ class Trainee {
   IterationOutcome mine_;
   std::int64_t updates_ = 0;
 };
+
+/// This rank alone: the single device that every layout must agree with.
+inline Communicator& alone() {
+  static const std::unique_ptr<Communicator> self = [] {
+    const int rank = mpi_process().world->rank();
+    return mpi_process().world->subgroup({&rank, 1});
+  }();
+  return *self;
+}
+
+/// Layouts that use just as many ranks as there are, by name; tests are made for these alone.
+struct NamedLayout {
+  std::string name;
+  Layout layout;
+};
+inline std::vector<NamedLayout> layouts_here(const std::vector<NamedLayout>& all) {
+  std::vector<NamedLayout> here;
+  for (const NamedLayout& named : all) {
+    if (devices_of(named.layout) == mpi_process().world->size()) here.push_back(named);
+  }
+  return here;
+}
+inline std::string layout_name(const testing::TestParamInfo<NamedLayout>& test) {
+  return test.param.name;
+}
+inline void PrintTo(const NamedLayout& named, std::ostream* out) { *out << named.name; }
 
 /// ‖a − b‖ / ‖b‖.
 inline double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
