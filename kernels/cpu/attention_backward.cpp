@@ -17,6 +17,8 @@ struct Task {
   std::size_t begin = 0;  ///< in the order of keys
   std::size_t end = 0;
   double cost = 0;
+  std::int64_t first_key = 0;
+  std::int64_t keys_end = 0;
 };
 
 double segment_cost(const AttentionSegment& segment, std::int64_t block) {
@@ -40,13 +42,16 @@ std::vector<AttentionSegment> by_keys(std::span<const AttentionSegment> segments
 std::vector<Task> tasks_of(const std::vector<AttentionSegment>& sorted, std::int64_t block,
                            double most) {
   std::vector<Task> tasks;
-  std::int64_t keys_end = 0;
   for (std::size_t s = 0; s < sorted.size(); ++s) {
-    const bool shares_keys = s > 0 && sorted[s].key_begin < keys_end;
-    if (tasks.empty() || (!shares_keys && tasks.back().cost >= most)) tasks.push_back({s, s, 0});
-    tasks.back().end = s + 1;
-    tasks.back().cost += segment_cost(sorted[s], block);
-    keys_end = std::max(keys_end, sorted[s].key_begin + sorted[s].key_count);
+    const std::int64_t first_key = sorted[s].key_begin;
+    const bool shares_keys = !tasks.empty() && first_key < tasks.back().keys_end;
+    if (tasks.empty() || (!shares_keys && tasks.back().cost >= most)) {
+      tasks.push_back({s, s, 0, first_key, first_key});
+    }
+    Task& task = tasks.back();
+    task.end = s + 1;
+    task.cost += segment_cost(sorted[s], block);
+    task.keys_end = std::max(task.keys_end, first_key + sorted[s].key_count);
   }
   return tasks;
 }
@@ -163,13 +168,34 @@ template <typename T>
 struct Arguments {
   const AttentionShape& shape;
   View<const T> q, k, v, dout, lse, delta;
-  View<T> dq, dk, dv;
+  View<T> dq;
+};
+
+/// Where the gradients of a task's keys and values of one head are summed.
+template <typename T>
+struct KeyGradients {
+  View<T> dk, dv;
+  std::int64_t first_key = 0;  ///< row of k and v that is the views' first row
+  std::int64_t column = 0;
+  T* dk_at(std::int64_t key) const { return dk.row(key - first_key) + column; }
+  T* dv_at(std::int64_t key) const { return dv.row(key - first_key) + column; }
+};
+
+/// What one thread does at a time: every `chunks`-th block of queries of a task for one key/value
+/// head. Chunks sum into memory of their own, which is added up in their order.
+struct Part {
+  const Task* task = nullptr;
+  std::int64_t kv_head = 0;
+  std::int64_t chunk = 0;
+  std::int64_t chunks = 1;
+  std::int64_t memory = 0;  ///< its first row there
 };
 
 /// One block of queries of a segment, one head: all its keys.
 template <typename T>
 void query_block(const Arguments<T>& x, const AttentionSegment& segment, std::int64_t query,
-                 std::int64_t head, std::int64_t kv_column, const Workspace<T>& work) {
+                 std::int64_t head, std::int64_t kv_column, const KeyGradients<T>& gradients,
+                 const Workspace<T>& work) {
   constexpr std::int64_t width = kQueryBlock<T>;
   const std::int64_t d = x.shape.head_dim;
   const std::int64_t queries = std::min<std::int64_t>(width, segment.query_count - query);
@@ -195,10 +221,10 @@ void query_block(const Arguments<T>& x, const AttentionSegment& segment, std::in
     block_scores(pair, work.keys, d, work.query, work.scores);
     block_scores(pair, work.values, d, work.dout, work.dscores);
     softmax_backward_block(pair, work);
-    add_key_gradient(pair, d, work.scores, work.dout_rows, x.dv.row(key_row) + kv_column,
-                     x.dv.stride);
-    add_key_gradient(pair, d, work.dscores, work.query_rows, x.dk.row(key_row) + kv_column,
-                     x.dk.stride);
+    add_key_gradient(pair, d, work.scores, work.dout_rows, gradients.dv_at(key_row),
+                     gradients.dv.stride);
+    add_key_gradient(pair, d, work.dscores, work.query_rows, gradients.dk_at(key_row),
+                     gradients.dk.stride);
     add_query_gradient(pair, d, work);
   }
   for_each_transposed(work.dquery, queries, d,
@@ -227,20 +253,65 @@ void attention_backward(Device& device, const AttentionShape& shape,
       tasks_of(sorted, kQueryBlock<T>, total / (threads * 16.0 * static_cast<double>(group)));
   std::stable_sort(tasks.begin(), tasks.end(),
                    [](const Task& a, const Task& b) { return a.cost > b.cost; });
+  // A task that would keep one thread busy after the others are done is cut into chunks.
+  std::vector<Part> parts;
+  std::int64_t rows = 0;
+  for (const Task& task : tasks) {
+    const double share = task.cost * static_cast<double>(group) / (total / (2.0 * threads));
+    const std::int64_t chunks =
+        share <= 1 ? 1 : std::min<std::int64_t>(threads, static_cast<std::int64_t>(share + 1));
+    for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        parts.push_back({&task, kv_head, chunk, chunks, rows});
+        if (chunks > 1) rows += task.keys_end - task.first_key;
+      }
+    }
+  }
   const std::int64_t each = Workspace<T>::elements(d);
-  const DeviceBuffer memory(device, threads * each * static_cast<std::int64_t>(sizeof(T)));
-  const Arguments<T> arguments{shape, q, k, v, dout, lse, delta, dq, dk, dv};
+  const auto bytes = static_cast<std::int64_t>(sizeof(T));
+  const DeviceBuffer memory(device, threads * each * bytes);
+  const DeviceBuffer chunk_memory(device, 2 * rows * d * bytes);
+  const Arguments<T> arguments{shape, q, k, v, dout, lse, delta, dq};
+  const auto gradients_of = [&](const Part& part) {
+    if (part.chunks == 1) return KeyGradients<T>{dk, dv, 0, part.kv_head * d};
+    const std::int64_t keys = part.task->keys_end - part.task->first_key;
+    T* const first = static_cast<T*>(chunk_memory.data()) + part.memory * d;
+    return KeyGradients<T>{
+        {first, keys, d, d}, {first + rows * d, keys, d, d}, part.task->first_key, 0};
+  };
 
-  const auto parts = static_cast<std::int64_t>(tasks.size()) * shape.kv_heads;
-  parallel(threads, parts, [&](std::int64_t part, int worker) {
-    const Task& task = tasks[static_cast<std::size_t>(part / shape.kv_heads)];
-    const std::int64_t kv_head = part % shape.kv_heads;
+  parallel(threads, static_cast<std::int64_t>(parts.size()), [&](std::int64_t p, int worker) {
+    const Part& part = parts[static_cast<std::size_t>(p)];
+    const Task& task = *part.task;
     const Workspace<T> work(static_cast<T*>(memory.data()) + worker * each, d);
+    const KeyGradients<T> gradients = gradients_of(part);
+    if (part.chunks > 1) {
+      std::fill_n(gradients.dk.data, gradients.dk.elements(), T(0));
+      std::fill_n(gradients.dv.data, gradients.dv.elements(), T(0));
+    }
+    std::int64_t block = 0;
     for (std::size_t s = task.begin; s < task.end; ++s) {
-      for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      for (std::int64_t head = part.kv_head * group; head < (part.kv_head + 1) * group; ++head) {
         for (std::int64_t query = 0; query < sorted[s].query_count; query += kQueryBlock<T>) {
-          query_block(arguments, sorted[s], query, head, kv_head * d, work);
+          if (block++ % part.chunks != part.chunk) continue;
+          query_block(arguments, sorted[s], query, head, part.kv_head * d, gradients, work);
         }
+      }
+    }
+  });
+  if (rows == 0) return;
+  parallel(threads, static_cast<std::int64_t>(parts.size()), [&](std::int64_t p, int) {
+    const Part& first = parts[static_cast<std::size_t>(p)];
+    if (first.chunks == 1 || first.chunk != 0) return;
+    for (std::int64_t chunk = 0; chunk < first.chunks; ++chunk) {
+      const KeyGradients<T> from = gradients_of(parts[static_cast<std::size_t>(p + chunk)]);
+      for (std::int64_t key = first.task->first_key; key < first.task->keys_end; ++key) {
+        for_each_vector<T>(d, [&](std::int64_t c, auto lanes) {
+          T* dk_to = dk.row(key) + first.kv_head * d + c;
+          T* dv_to = dv.row(key) + first.kv_head * d + c;
+          store(dk_to, load(dk_to, lanes) + load(from.dk_at(key) + c, lanes), lanes);
+          store(dv_to, load(dv_to, lanes) + load(from.dv_at(key) + c, lanes), lanes);
+        });
       }
     }
   });

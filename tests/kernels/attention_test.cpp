@@ -170,8 +170,8 @@ template <typename T>
 class Attention : public testing::Test {
  protected:
   static void check(const AttentionShape& shape, const std::vector<AttentionSegment>& segments,
-                    std::int64_t queries, std::int64_t keys, double size = 1) {
-    const Backend cpu;
+                    std::int64_t queries, std::int64_t keys, double size = 1, int threads = 2) {
+    const Backend cpu(threads);
     const Inputs<T> x(shape, queries, keys, static_cast<std::uint64_t>(queries * 31 + keys), size);
     const Results<T> r = run(cpu, shape, segments, x, 0.25);
     const Reference reference(shape, segments, x.q, x.k, x.v, &x.dout);
@@ -251,6 +251,13 @@ TYPED_TEST(Attention, SegmentsOfUnequalSidesAndOutsiders) {
 TYPED_TEST(Attention, ScoresFarApart) {
   // Scores up to hundreds: without the running maximum the exponentials overflow.
   this->check(shape_of(2, 2, 32), pack({150}), 150, 150, 12);
+}
+
+// One key head and one long sequence: the threads must share its queries.
+TYPED_TEST(Attention, OneKeyHeadForManyThreads) {
+  this->check(shape_of(3, 1, 18), pack({3, 400, 30}), 433, 433, 1, 4);
+  this->check(shape_of(2, 2, 16), {{0, 300, 100, 200, false}, {300, 33, 150, 33, true}}, 340, 300,
+              1, 3);
 }
 
 TYPED_TEST(Attention, RingStretchesMergeToTheWhole) {
