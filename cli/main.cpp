@@ -71,6 +71,7 @@ int main_function(int argc, char** argv) {
     add_assign_command(app);
     add_simulate_command(app);
     add_compare_command(app);
+    add_checkpoint_commands(app);
     run(app, argc, argv);
   } catch (const OutputClosed&) {
     return static_cast<int>(ExitCode::done);
