@@ -133,12 +133,14 @@ void softmax_block(const BlockPair& pair, Workspace<T>& work) {
 template <typename T>
 void add_values(const BlockPair& pair, std::int64_t d, Workspace<T>& work) {
   constexpr std::int64_t width = kQueryBlock<T>;
+  const bool first_keys = pair.key == 0;  // nothing is there yet
   for_each_query_group<T>(pair, [&](int first, int count, std::int64_t keys) {
     const std::int64_t lane = first * kLanes<T>;
     small_product(d, count, work.values, std::int64_t{1}, d, work.scores + lane, width, keys,
                   [&](std::int64_t c, int v, Vector<T> sum) {
                     T* to = work.out + c * width + lane + v * kLanes<T>;
-                    store(to, load(to) * load(work.rescale + lane + v * kLanes<T>) + sum);
+                    const T* rescale = work.rescale + lane + v * kLanes<T>;
+                    store(to, first_keys ? sum : load(to) * load(rescale) + sum);
                   });
   });
 }
@@ -213,7 +215,6 @@ void attention(Device& device, const AttentionShape& shape,
       const std::int64_t queries = std::min<std::int64_t>(width, segment.query_count - query);
       transpose_block(q.row(segment.query_begin + query) + head * d, q.stride, queries, d,
                       static_cast<T>(shape.scale), work.query);
-      std::fill(work.out, work.out + d * width, T(0));
       std::fill(work.most, work.most + width, -std::numeric_limits<T>::infinity());
       std::fill(work.sum, work.sum + width, T(0));
       const std::int64_t keys = keys_of_block<T>(segment, query);

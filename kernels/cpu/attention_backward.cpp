@@ -154,12 +154,13 @@ void add_key_gradient(const BlockPair& pair, std::int64_t d, const T* weights, c
 template <typename T>
 void add_query_gradient(const BlockPair& pair, std::int64_t d, const Workspace<T>& work) {
   constexpr std::int64_t width = kQueryBlock<T>;
+  const bool first_keys = pair.key == 0;  // nothing is there yet
   for_each_query_group<T>(pair, [&](int first, int count, std::int64_t keys) {
     const std::int64_t lane = first * kLanes<T>;
     small_product(d, count, work.keys, std::int64_t{1}, d, work.dscores + lane, width, keys,
                   [&](std::int64_t c, int v, Vector<T> sum) {
                     T* to = work.dquery + c * width + lane + v * kLanes<T>;
-                    store(to, load(to) + sum);
+                    store(to, first_keys ? sum : load(to) + sum);
                   });
   });
 }
@@ -207,7 +208,6 @@ void query_block(const Arguments<T>& x, const AttentionSegment& segment, std::in
   transpose_block(dout, x.dout.stride, queries, d, T(1), work.dout);
   pad_rows(q, x.q.stride, queries, d, scale, work.query_rows);
   pad_rows(dout, x.dout.stride, queries, d, T(1), work.dout_rows);
-  std::fill(work.dquery, work.dquery + d * width, T(0));
   for (std::int64_t i = 0; i < width; ++i) {
     work.lse[i] = i < queries ? x.lse.row(row + i)[head] : std::numeric_limits<T>::infinity();
     work.delta[i] = i < queries ? x.delta.row(row + i)[head] : T(0);
