@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <system_error>
 
 #include "base/error.h"
@@ -62,12 +63,24 @@ void AtomicFile::commit() {
 }
 
 void write_text_file(const fs::path& target, std::string_view text) {
+  write_text_file(target, [text](const auto& sink) { sink(text); });
+}
+
+void write_text_file(
+    const fs::path& target,
+    const std::function<void(const std::function<void(std::string_view)>& sink)>& write) {
   AtomicFile file(target);
   {
     std::ofstream out(file.temporary(), std::ios::binary);
-    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+    const auto check = [&] {
+      if (!out) throw InputError("{}: cannot write: {}", target.string(), std::strerror(errno));
+    };
+    write([&](std::string_view text) {
+      out.write(text.data(), static_cast<std::streamsize>(text.size()));
+      check();
+    });
     out.close();
-    if (!out) throw InputError("{}: cannot write: {}", target.string(), std::strerror(errno));
+    check();
   }
   file.commit();
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -31,6 +31,10 @@ class AtomicFile {
 
 /// Writes a whole text file atomically. Throws InputError naming the file on failure.
 void write_text_file(const std::filesystem::path& target, std::string_view text);
+/// The same for a text that comes in pieces: `write` is called once and hands them to its argument.
+void write_text_file(
+    const std::filesystem::path& target,
+    const std::function<void(const std::function<void(std::string_view)>& sink)>& write);
 
 /// Reads a whole text file of at most `max_bytes`. Throws InputError naming the file.
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes = 64u << 20);

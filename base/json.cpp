@@ -4,21 +4,93 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <unordered_set>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 
 namespace hydraulis {
+namespace {
+
+constexpr std::size_t kMostLevels = 1000;
+
+/// Follows a document while it is parsed and refuses a field that its object already has (which of
+/// the two was meant, nobody can tell), and nesting that only a hostile file has.
+class DocumentCheck {
+ public:
+  explicit DocumentCheck(const std::string& file) : file_(file) {}
+
+  bool operator()(int, Json::parse_event_t event, const Json& parsed) {
+    switch (event) {
+      case Json::parse_event_t::object_start:
+      case Json::parse_event_t::array_start:
+        count_element();
+        if (levels_.size() == kMostLevels) {
+          throw InputError("{}: nested more than {} levels deep", file_, kMostLevels);
+        }
+        levels_.push_back({event == Json::parse_event_t::object_start, {}, {}, 0});
+        break;
+      case Json::parse_event_t::object_end:
+      case Json::parse_event_t::array_end:
+        levels_.pop_back();
+        break;
+      case Json::parse_event_t::key: {
+        Level& level = levels_.back();
+        level.field = parsed.get<std::string>();
+        if (!level.fields.insert(level.field).second) {
+          throw InputError("{}: field '{}' is given twice", file_, path());
+        }
+        break;
+      }
+      case Json::parse_event_t::value:
+        count_element();
+        break;
+    }
+    return true;
+  }
+
+ private:
+  struct Level {
+    bool object;
+    std::unordered_set<std::string> fields;  ///< of an object, so far
+    std::string field;                       ///< of an object: the one being read
+    std::size_t elements;                    ///< of an array, so far
+  };
+
+  void count_element() {
+    if (!levels_.empty() && !levels_.back().object) ++levels_.back().elements;
+  }
+  std::string path() const {
+    std::string text;
+    for (const Level& level : levels_) {
+      if (level.object) {
+        text += (text.empty() ? "" : ".") + level.field;
+      } else {
+        text += fmt::format("[{}]", level.elements - 1);
+      }
+    }
+    return text;
+  }
+
+  const std::string& file_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace
 
 Json read_json_file(const std::filesystem::path& path) {
   const std::string text = read_text_file(path);
+  const std::string file = path.string();
   try {
-    return Json::parse(text);
+    // The parser copies its callback, so this one is held by reference.
+    DocumentCheck check(file);
+    return Json::parse(text, std::ref(check));
   } catch (const Json::exception& e) {  // a syntax error, or a number out of range
     std::string what = e.what();
     // Drop the library's own prefix; the position and the reason are what helps.
     if (const auto at = what.find("parse error"); at != std::string::npos) what = what.substr(at);
-    throw InputError("{}: not valid JSON: {}", path.string(), what);
+    throw InputError("{}: not valid JSON: {}", file, what);
   }
 }
 

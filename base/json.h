@@ -10,7 +10,8 @@ namespace hydraulis {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses a JSON file; InputError names the file, line and column.
+/// Parses a JSON file; InputError names the file, line and column, the field that an object has
+/// twice, or nesting over 1,000 levels.
 Json read_json_file(const std::filesystem::path& path);
 
 /// Reads the fields of one JSON object with errors that name the file and the field, and refuses

@@ -18,30 +18,37 @@ void add_assign_command(CLI::App& app) {
     CommonOptions common;
     std::string plan;
     std::string lengths;
+    std::string format;
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "assign", "assign one batch: strategy, dispatching, packing, makespan, lower bound");
   command->add_option("--plan", options->plan, "plan file made by `hydraulis plan`")->required();
-  command->add_option("--lengths", options->lengths, "the batch: one length a line, in tokens")
+  command
+      ->add_option("--lengths", options->lengths,
+                   "the batch: lengths in tokens, one a line (.txt) or another format")
       ->required();
+  add_file_format_option(*command, "--format", options->format);
   add_common_options(*command, options->common,
-                     Has::context | Has::max_tokens | Has::format | Has::output);
+                     Has::context | Has::max_tokens | Has::format | Has::output | Has::verbose);
+  defaults_from_plan(*command, true);
   command->footer("Example:\n  hydraulis assign --plan plan.json --lengths batch.txt");
   command->callback([options, command] {
     CommonOptions& common = options->common;
     refuse_same_file({{"-o", common.output}},
                      {{"--plan", options->plan}, {"--lengths", options->lengths}});
-    const PlanResult result = load_plan(options->plan);
-    if (command->count("--context") == 0) common.context = result.plan.context;
-    const OneBatch one = load_one_batch(options->lengths, common.context, common.over_context);
+    const PlanResult result = load_plan(*command, options->plan, common);
+    const OneBatch one =
+        load_one_batch(options->lengths, common.context, common.over_context, options->format);
     AssignmentOptions assignment;
     assignment.max_tokens = static_cast<std::int64_t>(common.max_tokens);
     const BatchPlan plan =
         assign(one.sequences, prepare(result.plan.set, result.model, assignment));
     AssignContext context;
     context.strategies = result.plan.set.strategies;
-    context.notes = result.notes;
+    context.notes = provenance_notes(result, {});
+    context.notes.verbose = common.verbose;
+    context.devices = result.model.cluster.devices();
     context.empty_sequences = one.empty;
     context.dropped_sequences = one.dropped;
     context.over_context = one.counts.sequences;

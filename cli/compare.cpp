@@ -23,26 +23,29 @@ struct Options {
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
   refuse_same_file({{"-o", common.output}}, {{"--plan", options.plan}, {"--trace", common.trace}});
-  const LengthTrace trace = load_trace(common.trace);
+  const LengthTrace trace = load_trace(common.trace, common.trace_format);
   const PlanResult plan = plan_for_run(command, options.plan, common, trace);
-  const SampledBatches sampled = sample_batches(trace, sampler_options(common), common.iterations);
-  const PolicySetup setup = policy_setup(plan, common, sampled.batches);
+  const BatchRun batches = batch_run(common, trace);
+  const BatchSurvey surveyed = survey(batches);
+  const PolicySetup setup = policy_setup(plan, common, surveyed);
   if (common.policies.empty()) {
     for (const PolicyInfo& policy : policies()) common.policies.emplace_back(policy.name);
   }
-  IterationOptions how;
-  how.threads = static_cast<int>(common.threads);
-  how.costing.no_communication = common.no_communication;
+  PolicyRunOptions how;
+  how.keep_iterations = false;
+  how.iteration.threads = static_cast<int>(common.threads);
+  how.iteration.costing.no_communication = common.no_communication;
   std::vector<PolicyRun> runs;
   for (const std::string& name : common.policies) {
-    const PlannedRun planned = plan_run(name, setup, sampled.batches);
-    Progress progress("simulating " + name, planned.plans.size(), "iterations");
-    how.on_progress = [&progress](std::size_t done) { progress.update(done); };
-    runs.push_back({name, simulate(planned.plans, planned.model, how).summary, planned.remark});
+    Progress progress("simulating " + name, common.iterations, "iterations");
+    how.iteration.on_progress = [&progress](std::size_t done) { progress.update(done); };
+    const SimulatedRun run = run_policy(name, setup, batches, how);
+    runs.push_back({name, run.result.summary, run.remark, run.strategies});
   }
   CompareContext context;
   context.devices = plan.model.cluster.devices();
-  context.notes = run_notes(plan, common, sampled, how.costing);
+  const SystemChoice choice = system_choice(command, !options.plan.empty());
+  context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);
   context.reproducible = common.reproducible;
   emit(common, compare_report(runs, context));
 }
@@ -58,7 +61,8 @@ void add_compare_command(CLI::App& app) {
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::policies | Has::communication | Has::seed |
-                         Has::threads | Has::format | Has::output);
+                         Has::threads | Has::format | Has::output | Has::verbose);
+  defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {
     names += fmt::format("  {:<18} {}\n", policy.name, policy.summary);

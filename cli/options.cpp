@@ -9,13 +9,15 @@
 #include <map>
 #include <thread>
 
+#include "traces/length_trace.h"
+
 namespace hydraulis {
 namespace {
 
 constexpr std::uint64_t kMostIterations = 10'000'000;
 constexpr std::uint64_t kMostThreads = 1024;
 constexpr std::uint64_t kMostTokens = 1'000'000'000'000;
-constexpr std::uint64_t kMostSequences = 1'000'000'000;
+constexpr std::uint64_t kMostSequences = kMostSequencesPerBatch;
 constexpr std::uint64_t kMostContext = 1'000'000'000;
 constexpr std::uint64_t kDefaultTokensPerBatch = 200'000;
 
@@ -32,14 +34,6 @@ std::vector<std::string> split_names(const std::string& text) {
     begin = end + 1;
   }
   return names;
-}
-
-CLI::Validator not_empty() {
-  return {[](std::string& text) {
-            return text.empty() ? std::string("is empty, expected a name or a file")
-                                : std::string();
-          },
-          ""};
 }
 
 void add_system_options(CLI::App& command, CommonOptions& options) {
@@ -78,9 +72,10 @@ void add_batch_options(CLI::App& command, CommonOptions& options) {
 }
 
 void add_context_options(CLI::App& command, CommonOptions& options) {
-  command.add_option("--context", options.context, "longest sequence trained, in tokens")
-      ->check(whole_number(1, kMostContext))
-      ->capture_default_str();
+  command
+      .add_option("--context", options.context,
+                  fmt::format("longest sequence trained, in tokens [{}]", options.context))
+      ->check(whole_number(1, kMostContext));
   command
       .add_option_function<std::string>(
           "--over-context",
@@ -97,6 +92,13 @@ void add_format_options(CLI::App& command, CommonOptions& options) {
 }
 
 }  // namespace
+
+CLI::Validator not_empty() {
+  return {[](std::string& text) {
+            return text.empty() ? std::string("is empty, expected a value") : std::string();
+          },
+          ""};
+}
 
 CLI::Validator whole_number(std::uint64_t low, std::uint64_t high) {
   const auto check = [low, high](std::string& text) -> std::string {
@@ -134,6 +136,7 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
     command.add_option("--trace", options.trace, "sequence lengths: preset or file")
         ->check(not_empty())
         ->required();
+    add_file_format_option(command, "--trace-format", options.trace_format);
   }
   if (has(Has::batch)) add_batch_options(command, options);
   if (has(Has::context)) add_context_options(command, options);
@@ -168,10 +171,20 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
         ->check(whole_number(1, kMostThreads));
   }
   if (has(Has::format)) add_format_options(command, options);
+  if (has(Has::verbose)) {
+    command.add_flag("--verbose", options.verbose,
+                     "print the origins and limits of the numbers too");
+  }
   if (has(Has::output)) {
     command.add_option("-o,--output", options.output, "file to write, whole or not at all")
         ->check(not_empty());
   }
+}
+
+CLI::Option* add_file_format_option(CLI::App& command, const std::string& name,
+                                    std::string& format) {
+  return command.add_option(name, format, "format of that file [by its ending]")
+      ->check(CLI::IsMember(file_formats()));
 }
 
 SamplerOptions sampler_options(const CommonOptions& options) {

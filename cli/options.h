@@ -18,6 +18,7 @@ struct CommonOptions {
   std::string profile;              ///< preset or HDF5; empty: the one that fits model and cluster
   MemoryModel memory_model = MemoryModel::published;
   std::string trace;                      ///< preset or file
+  std::string trace_format;               ///< of that file; empty: by its ending
   std::uint64_t tokens_per_batch = 0;     ///< 0: not given
   std::uint64_t sequences_per_batch = 0;  ///< 0: not given
   std::uint64_t context = 32768;          ///< longest sequence, tokens
@@ -31,13 +32,14 @@ struct CommonOptions {
   bool json = false;
   bool csv = false;
   bool reproducible = false;
+  bool verbose = false;
   std::string output;  ///< -o; empty: not given
 };
 
 /// Which of the common options a subcommand has; join with '|'.
 enum class Has : unsigned {
   system = 1u << 0,         ///< --model --cluster --profile --memory-model
-  trace = 1u << 1,          ///< --trace (required)
+  trace = 1u << 1,          ///< --trace (required) --trace-format
   batch = 1u << 2,          ///< --tokens-per-batch --sequences-per-batch
   context = 1u << 3,        ///< --context --over-context
   max_tokens = 1u << 4,     ///< --max-tokens
@@ -48,6 +50,7 @@ enum class Has : unsigned {
   threads = 1u << 9,        ///< --threads
   format = 1u << 10,        ///< --json --csv --reproducible
   output = 1u << 11,        ///< -o, --output
+  verbose = 1u << 12,       ///< --verbose
 };
 constexpr Has operator|(Has left, Has right) {
   return static_cast<Has>(static_cast<unsigned>(left) | static_cast<unsigned>(right));
@@ -56,8 +59,15 @@ constexpr Has operator|(Has left, Has right) {
 /// Adds the common options named by `which` to a subcommand. `options` must outlive the parse.
 void add_common_options(CLI::App& command, CommonOptions& options, Has which);
 
+/// Adds an option that names the format of a file of lengths.
+CLI::Option* add_file_format_option(CLI::App& command, const std::string& name,
+                                    std::string& format);
+
 /// The sampler settings of the options; neither budget given means 200,000 tokens a batch.
 SamplerOptions sampler_options(const CommonOptions& options);
+
+/// Checks that an option's text is not empty.
+CLI::Validator not_empty();
 
 /// Checks that an option's text is a whole number in [low, high], in plain decimal digits.
 CLI::Validator whole_number(std::uint64_t low, std::uint64_t high);

@@ -17,17 +17,21 @@ namespace {
   throw InputError("standard output: cannot write: {}", std::strerror(error));
 }
 
-std::string rendered(const CommonOptions& options, const Report& report) {
-  if (options.json) return to_text(report.json);
-  if (options.csv) return report.tables.empty() ? "" : to_csv(report.tables.front());
-  return to_text(report);
+void put_stdout(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail(errno);
+}
+
+void write_report(const CommonOptions& options, const Report& report, const TextSink& sink) {
+  if (options.json) return write_json(report, sink);
+  if (options.csv) return write_csv(report, sink);
+  sink(to_text(report));
 }
 
 }  // namespace
 
 void write_stdout(std::string_view text) {
-  errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail(errno);
+  put_stdout(text);
   flush_stdout();
 }
 
@@ -37,11 +41,12 @@ void flush_stdout() {
 }
 
 void emit(const CommonOptions& options, const Report& report, bool to_output_file) {
-  const std::string text = rendered(options, report);
   if (to_output_file && !options.output.empty()) {
-    write_text_file(options.output, text);
+    write_text_file(options.output,
+                    [&](const TextSink& sink) { write_report(options, report, sink); });
   } else {
-    write_stdout(text);
+    write_report(options, report, put_stdout);
+    flush_stdout();
   }
 }
 

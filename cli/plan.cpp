@@ -24,10 +24,12 @@ void add_plan_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("plan", "propose the strategy set");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::format | Has::output);
+                         Has::format | Has::output | Has::verbose);
   command->get_option("--trace")->required(false);
-  command->add_option("--strategies", options->strategies,
-                      "strategies by hand, separated by ';': \"4x(1,16,1); (1,16,1)+6x(1,8,1)\"");
+  command
+      ->add_option("--strategies", options->strategies,
+                   "strategies by hand, separated by ';': \"4x(1,16,1); (1,16,1)+6x(1,8,1)\"")
+      ->check(not_empty());
   command->add_option("--optimizer-layout", options->optimizer_layout,
                       "dp,tp,pp of the fixed layout of optimizer states [found]");
   command->footer(
@@ -44,7 +46,7 @@ void add_plan_command(CLI::App& app) {
     request.optimizer_layout = options->optimizer_layout;
     LengthTrace trace;
     if (!common.trace.empty()) {
-      trace = load_trace(common.trace);
+      trace = load_trace(common.trace, common.trace_format);
       // The policy for sequences over the context is the sampler's; asking it once applies the
       // checks.
       Sampler(trace, sampler_options(common));
@@ -53,7 +55,9 @@ void add_plan_command(CLI::App& app) {
     if (!common.output.empty()) {
       write_text_file(common.output, to_text(to_json(result.plan, common.reproducible)));
     }
-    emit(common, plan_report(result, common.reproducible), false);
+    Notes notes = provenance_notes(result, system_choice(*command, false));
+    notes.verbose = common.verbose;
+    emit(common, plan_report(result, notes, common.reproducible), false);
   });
 }
 

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/json.h"
+#include "planner/plan_check.h"
 
 namespace hydraulis {
 
@@ -22,12 +21,46 @@ PlanRequest plan_request(const CLI::App& command, const CommonOptions& options) 
   return request;
 }
 
-PlanResult load_plan(const std::string& path) {
+PlanResult load_plan(const CLI::App& command, const std::string& path, CommonOptions& options) {
+  const auto given = [&command](const char* name) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    return option != nullptr && option->count() > 0;
+  };
   PlanResult result;
   result.plan = plan_from_json(read_json_file(path), path);
   result.model = cost_model_of(result.plan, path);
   result.notes = provenance(result.model);
+  const PlanCheck check = check_plan(result.plan, result.model);
+  if (!given("--context")) options.context = result.plan.context;
+  if (!given("--tokens-per-batch") && !given("--sequences-per-batch")) {
+    options.tokens_per_batch = result.plan.tokens_per_batch;
+  }
+  if (!given("--max-tokens") && check.max_tokens > 0) {
+    options.max_tokens = static_cast<std::uint64_t>(check.max_tokens);
+    result.notes.push_back(
+        fmt::format("{}: made with --max-tokens {}, which holds here too", path, check.max_tokens));
+  }
+  for (const std::string& line : check.disagreements) {
+    result.notes.push_back(fmt::format("{}: {}", path, line));
+  }
   return result;
+}
+
+void defaults_from_plan(CLI::App& command, bool required) {
+  const std::string plans = required ? "the plan's" : "the plan's, or ";
+  for (const auto& [name, text] :
+       {std::pair{"--context",
+                  "longest sequence trained, in tokens [" + plans + (required ? "]" : "32768]")},
+        {"--tokens-per-batch", "tokens of a global batch [" + plans + (required ? "]" : "200000]")},
+        {"--max-tokens", std::string("cap on the tokens of a micro-batch [the plan's, or what "
+                                     "memory holds]")}}) {
+    if (CLI::Option* option = command.get_option_no_throw(name)) option->description(text);
+  }
+}
+
+SystemChoice system_choice(const CLI::App& command, bool from_plan) {
+  return {!from_plan && command.count("--model") == 0,
+          !from_plan && command.count("--cluster") == 0};
 }
 
 PlanResult plan_for_run(const CLI::App& command, const std::string& plan_path,
@@ -39,41 +72,36 @@ PlanResult plan_for_run(const CLI::App& command, const std::string& plan_path,
                        plan_path);
     }
   }
-  PlanResult result = load_plan(plan_path);
-  if (command.count("--context") == 0) options.context = result.plan.context;
-  if (command.count("--tokens-per-batch") == 0 && command.count("--sequences-per-batch") == 0) {
-    options.tokens_per_batch = result.plan.tokens_per_batch;
-  }
-  return result;
+  return load_plan(command, plan_path, options);
+}
+
+BatchRun batch_run(const CommonOptions& options, const LengthTrace& trace) {
+  return {trace, sampler_options(options), options.iterations};
 }
 
 PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
-                         std::span<const Batch> batches) {
+                         const BatchSurvey& survey) {
   PolicySetup setup;
   setup.model = result.model;
   setup.set = result.plan.set;
   setup.context = static_cast<std::int64_t>(options.context);
   setup.assignment.max_tokens = static_cast<std::int64_t>(options.max_tokens);
   setup.assignment.count_parameter_traffic = !options.no_communication;
-  setup.batches = batches;
+  setup.batches = survey.tuning;
   return setup;
 }
 
-std::vector<std::string> run_notes(const PlanResult& result, const CommonOptions& options,
-                                   const SampledBatches& sampled, const CostingOptions& costing) {
-  std::vector<std::string> notes = result.notes;
-  for (const std::string& note : costing_assumptions(result.model, costing)) notes.push_back(note);
-  notes.push_back(fmt::format("{} sequences over the context of {} tokens, {} tokens removed",
-                              sampled.over_context.sequences, options.context,
-                              sampled.over_context.tokens_removed));
-  const std::uint64_t budget = sampler_options(options).tokens_per_batch;
-  const auto over =
-      std::count_if(sampled.batches.begin(), sampled.batches.end(),
-                    [budget](const Batch& batch) { return budget > 0 && batch.tokens() > budget; });
-  if (over > 0) {
-    notes.push_back(fmt::format(
-        "{} of {} batches hold one sequence that is longer than the budget of {} tokens", over,
-        sampled.batches.size(), budget));
+Notes run_notes(const PlanResult& result, const SystemChoice& choice, const CommonOptions& options,
+                const BatchSurvey& survey, const CostingOptions& costing) {
+  Notes notes = provenance_notes(result, choice, &costing);
+  notes.verbose = options.verbose;
+  notes.brief.push_back(fmt::format("{} sequences over the context of {} tokens, {} tokens removed",
+                                    survey.over_context.sequences, options.context,
+                                    survey.over_context.tokens_removed));
+  if (survey.over_budget > 0) {
+    notes.brief.push_back(fmt::format(
+        "{} of {} batches hold one sequence that is longer than the budget of {} tokens",
+        survey.over_budget, options.iterations, sampler_options(options).tokens_per_batch));
   }
   return notes;
 }

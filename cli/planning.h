@@ -6,6 +6,7 @@
 
 #include "cli/options.h"
 #include "planner/plan_build.h"
+#include "report/notes.h"
 #include "sim/run_policy.h"
 
 namespace hydraulis {
@@ -13,22 +14,32 @@ namespace hydraulis {
 /// The common options as a plan request; options not given keep what model and profile suggest.
 PlanRequest plan_request(const CLI::App& command, const CommonOptions& options);
 
-/// Reads a plan file and the cost model it names.
-PlanResult load_plan(const std::string& path);
+/// Reads a plan file and the cost model it names. Context, batch size and the cap on a micro-batch
+/// are the plan's unless the command line gives them; they are stored into `options`. Where the
+/// plan's schemes are not what the cost model gives, a note says which of the two is used.
+PlanResult load_plan(const CLI::App& command, const std::string& path, CommonOptions& options);
 
 /// The plan that a simulating command works with: the file of --plan, or, where that is not given,
-/// one proposed from the trace. Context and batch size are the plan's unless given; both are stored
-/// back into `options`.
+/// one proposed from the trace.
 PlanResult plan_for_run(const CLI::App& command, const std::string& plan_path,
                         CommonOptions& options, const LengthTrace& trace);
 
+/// Says in a command's help that defaults are the plan's; with `required`, that they always are.
+void defaults_from_plan(CLI::App& command, bool required);
+
+/// Which parts of the system a command line left to their defaults; none where a plan names them.
+SystemChoice system_choice(const CLI::App& command, bool from_plan);
+
+/// The run of batches that the options ask for. `trace` must outlive it.
+BatchRun batch_run(const CommonOptions& options, const LengthTrace& trace);
+
 /// What a policy needs, from a plan.
 PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
-                         std::span<const Batch> batches);
+                         const BatchSurvey& survey);
 
 /// Notes beside simulated results: what times contain, what was done to over-long sequences, and
 /// batches of a single sequence longer than the token budget.
-std::vector<std::string> run_notes(const PlanResult& result, const CommonOptions& options,
-                                   const SampledBatches& sampled, const CostingOptions& costing);
+Notes run_notes(const PlanResult& result, const SystemChoice& choice, const CommonOptions& options,
+                const BatchSurvey& survey, const CostingOptions& costing);
 
 }  // namespace hydraulis

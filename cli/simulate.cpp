@@ -36,14 +36,10 @@ void check_timeline_name(const std::string& name) {
   throw InputError("--timeline: {}, expected a name that ends in .json, .json.gz or .h5", name);
 }
 
-void write_timeline(const Options& options, const PlannedRun& run, const IterationOptions& how) {
-  if (options.timeline_iteration >= run.plans.size()) {
-    throw InputError("--timeline-iteration: {}, expected 0 to {}", options.timeline_iteration,
-                     run.plans.size() - 1);
-  }
-  const auto at = static_cast<std::size_t>(options.timeline_iteration);
-  const SimulatedIteration one = simulate_iteration(run.plans[at], run.model, how);
-  const Timeline timeline = make_timeline(one.program, one.replay, static_cast<int>(at));
+void write_timeline(const Options& options, const SimulatedRun& run, const IterationOptions& how) {
+  const SimulatedIteration one = simulate_iteration(*run.kept_plan, run.model, how);
+  const Timeline timeline =
+      make_timeline(one.program, one.replay, static_cast<int>(options.timeline_iteration));
   if (options.timeline.ends_with(".h5")) {
     write_timeline_hdf5(timeline, options.timeline);
     return;
@@ -61,26 +57,35 @@ void run(Options& options, const CLI::App& command) {
   check_timeline_name(options.timeline);
   refuse_same_file({{"-o", common.output}, {"--timeline", options.timeline}},
                    {{"--plan", options.plan}, {"--trace", common.trace}});
-  const LengthTrace trace = load_trace(common.trace);
+  PolicyRunOptions how;
+  if (!options.timeline.empty()) {
+    if (options.timeline_iteration >= common.iterations) {
+      throw InputError("--timeline-iteration: {}, expected 0 to {}", options.timeline_iteration,
+                       common.iterations - 1);
+    }
+    how.keep_plan = options.timeline_iteration;
+  }
+  const LengthTrace trace = load_trace(common.trace, common.trace_format);
   const PlanResult plan = plan_for_run(command, options.plan, common, trace);
-  const SampledBatches sampled = sample_batches(trace, sampler_options(common), common.iterations);
-  const PlannedRun planned =
-      plan_run(options.policy, policy_setup(plan, common, sampled.batches), sampled.batches);
-  IterationOptions how;
-  how.threads = static_cast<int>(common.threads);
-  how.costing.no_communication = common.no_communication;
-  how.costing.bandwidth_scale = options.bandwidth_scale;
-  Progress progress("simulating", planned.plans.size(), "iterations");
-  how.on_progress = [&progress](std::size_t done) { progress.update(done); };
-  const RunResult result = simulate(planned.plans, planned.model, how);
-  if (!options.timeline.empty()) write_timeline(options, planned, how);
+  const BatchRun batches = batch_run(common, trace);
+  const BatchSurvey surveyed = survey(batches);
+  how.iteration.threads = static_cast<int>(common.threads);
+  how.iteration.costing.no_communication = common.no_communication;
+  how.iteration.costing.bandwidth_scale = options.bandwidth_scale;
+  Progress progress("simulating", common.iterations, "iterations");
+  how.iteration.on_progress = [&progress](std::size_t done) { progress.update(done); };
+  const SimulatedRun run =
+      run_policy(options.policy, policy_setup(plan, common, surveyed), batches, how);
+  if (!options.timeline.empty()) write_timeline(options, run, how.iteration);
   RunContext context;
-  context.strategies = planned.strategies;
-  context.notes = run_notes(plan, common, sampled, how.costing);
-  context.notes.insert(context.notes.begin(),
-                       fmt::format("policy {}: {}", options.policy, planned.remark));
+  context.strategies = run.strategies;
+  context.devices = run.model.cluster.devices();
+  const SystemChoice choice = system_choice(command, !options.plan.empty());
+  context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);
+  context.notes.brief.insert(context.notes.brief.begin(),
+                             fmt::format("policy {}: {}", options.policy, run.remark));
   context.reproducible = common.reproducible;
-  emit(common, run_report(result, context));
+  emit(common, run_report(run.result, context));
 }
 
 }  // namespace
@@ -93,16 +98,19 @@ void add_simulate_command(CLI::App& app) {
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::communication | Has::seed | Has::threads |
-                         Has::format | Has::output);
+                         Has::format | Has::output | Has::verbose);
+  defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {
     names += fmt::format("  {:<18} {}\n", policy.name, policy.summary);
   }
   command->add_option("--policy", options->policy, "who plans")->capture_default_str();
-  command->add_option("--timeline", options->timeline,
-                      "write one iteration: Chrome trace (.json, .json.gz) or HDF5 (.h5)");
+  CLI::Option* timeline =
+      command->add_option("--timeline", options->timeline,
+                          "write one iteration: Chrome trace (.json, .json.gz) or HDF5 (.h5)");
   command->add_option("--timeline-iteration", options->timeline_iteration, "which one, from 0")
       ->check(whole_number(0, 10'000'000))
+      ->needs(timeline)
       ->capture_default_str();
   command
       ->add_option("--bandwidth-scale", options->bandwidth_scale,

@@ -63,15 +63,22 @@ void warn(const std::vector<std::string>& warnings) {
   for (const auto& warning : warnings) fmt::print(stderr, "hydraulis: warning: {}\n", warning);
 }
 
+/// A store under another ending has to be named by its format wherever it is read.
+void warn_about_ending(const std::string& output) {
+  if (output.ends_with(".h5") || output.ends_with(".hdf5")) return;
+  warn({output + ": does not end in .h5; read it with --format h5 (or --trace-format h5)"});
+}
+
 struct ShowOptions {
   CommonOptions common;
   std::string trace;
+  std::string format;
   std::uint64_t context = 0;
   std::string over_context = "error";
 };
 
 void show(const ShowOptions& options) {
-  LengthTrace trace = load_trace(options.trace);
+  LengthTrace trace = load_trace(options.trace, options.format);
   warn(trace.warnings);
   OverContextCounts counts;
   const OverContext policy = parse_over_context(options.over_context);
@@ -112,6 +119,7 @@ void add_show(CLI::App& trace) {
   for (const auto& known : known_traces()) names.push_back(known.name);
   command->add_option("trace", options->trace, "file (.h5 .txt .csv .u32 .idx) or name")
       ->required();
+  add_file_format_option(*command, "--format", options->format);
   command->add_option("--context", options->context, "longest sequence in tokens [no limit]")
       ->check(whole_number(1, kMostContext));
   command
@@ -154,11 +162,13 @@ Table import_table(const ImportReport& result, const std::string& output) {
 }
 
 void run_import(const ImportCommand& command) {
+  refuse_same_file({{"-o", command.common.output}}, {{"the corpus", command.input}});
   ImportOptions options = command.import;
   options.input = command.input;
   options.unit = parse_document_unit(command.unit);
   const ImportReport result = import_trace(options, command.common.output);
   warn(result.warnings);
+  warn_about_ending(command.common.output);
   Report report;
   report.json = to_json(result);
   report.json["output"] = command.common.output;
@@ -212,6 +222,7 @@ void synth(const SynthCommand& command) {
           ? synthesize(command.law, command.documents, command.common.seed)
           : synthesize_preset(command.preset, command.documents, command.common.seed);
   write_trace(command.common.output, trace);
+  warn_about_ending(command.common.output);
   const TraceStatistics statistics = compute_statistics(trace);
   Report report;
   report.json = to_json(statistics);

@@ -21,10 +21,26 @@ constexpr int kMostDevices = 1 << 20;
 /// The fastest network card sold for one device today carries 800 Gb/s.
 constexpr double kFastestNetworkPerDevice = 100 * kGiga;
 
-double not_negative(JsonFields& fields, const std::string& field, double fallback) {
-  const double value = fields.number_or(field, fallback);
-  if (value < 0) throw InputError("{} is {}, expected 0 or more", fields.name(field), value);
+/// No figure of real hardware, in the units of the file, is outside; beyond, times would not be
+/// finite.
+constexpr double kLeastFigure = 1e-6;
+constexpr double kMostFigure = 1e9;
+
+double in_range(JsonFields& fields, const std::string& field, double value, double least) {
+  if (value < least || value > kMostFigure) {
+    throw InputError("{} is {}, expected {:g} to {:g}", fields.name(field), value, least,
+                     kMostFigure);
+  }
   return value;
+}
+
+double positive(JsonFields& fields, const std::string& field) {
+  return in_range(fields, field, fields.positive(field), kLeastFigure);
+}
+
+double latency(JsonFields& fields) {
+  const std::string field = "latency_microseconds";
+  return in_range(fields, field, fields.number_or(field, 0), 0) * kMicro;
 }
 
 LinkSpec parse_link(const Json& json, const std::string& where, const std::string& path) {
@@ -39,8 +55,8 @@ LinkSpec parse_link(const Json& json, const std::string& where, const std::strin
   }
   LinkSpec link;
   link.bandwidth_bytes_per_second =
-      in_bytes ? fields.positive(bytes) * kGiga : fields.positive(bits) * kGiga / 8;
-  link.latency_seconds = not_negative(fields, "latency_microseconds", 0) * kMicro;
+      in_bytes ? positive(fields, bytes) * kGiga : positive(fields, bits) * kGiga / 8;
+  link.latency_seconds = latency(fields);
   fields.finish();
   return link;
 }
@@ -49,10 +65,10 @@ DeviceSpec parse_device(const Json& json, const std::string& where) {
   JsonFields fields(json, where, "device");
   DeviceSpec device;
   device.name = fields.text("name");
-  device.memory_bytes = fields.positive("memory_gib") * kGiB;
-  device.peak_flops = fields.positive("peak_bf16_teraflops") * kTera;
+  device.memory_bytes = positive(fields, "memory_gib") * kGiB;
+  device.peak_flops = positive(fields, "peak_bf16_teraflops") * kTera;
   device.memory_bandwidth_bytes_per_second =
-      fields.positive("memory_bandwidth_gigabytes_per_second") * kGiga;
+      positive(fields, "memory_bandwidth_gigabytes_per_second") * kGiga;
   fields.finish();
   return device;
 }
@@ -66,12 +82,10 @@ std::vector<TopologyLevel> parse_levels(const Json& json, const std::string& whe
     TopologyLevel level;
     level.name = fields.text("name");
     level.nodes = static_cast<int>(fields.integer("nodes", below, nodes));
-    level.oversubscription = fields.number_or("oversubscription", 1);
-    if (level.oversubscription < 1) {
-      throw InputError("{} is {}, expected 1 or more", fields.name("oversubscription"),
-                       level.oversubscription);
-    }
-    level.latency_seconds = not_negative(fields, "latency_microseconds", 0) * kMicro;
+    const std::string oversubscription = "oversubscription";
+    level.oversubscription =
+        in_range(fields, oversubscription, fields.number_or(oversubscription, 1), 1);
+    level.latency_seconds = latency(fields);
     fields.finish();
     below = level.nodes;
     levels.push_back(level);
@@ -84,22 +98,16 @@ void note_suspicious(ClusterSpec& cluster) {
   if (cluster.nodes < 2) return;
   const double inter = cluster.inter_node.bandwidth_bytes_per_second;
   const double intra = cluster.intra_node.bandwidth_bytes_per_second;
-  std::string note;
   if (inter > kFastestNetworkPerDevice) {
-    note = fmt::format(
+    cluster.warnings.push_back(fmt::format(
         "suspicious: inter_node is {:g} GB/s per device, more than an 800 Gb/s network card; "
         "{:g} Gb/s would be {:g} GB/s (8 times less)",
-        inter / kGiga, inter / kGiga, inter / kGiga / 8);
+        inter / kGiga, inter / kGiga, inter / kGiga / 8));
   } else if (inter > intra) {
-    note = fmt::format(
+    cluster.warnings.push_back(fmt::format(
         "suspicious: inter_node ({:g} GB/s per device) is faster than intra_node ({:g} GB/s); "
         "gigabits and gigabytes may have been mixed up",
-        inter / kGiga, intra / kGiga);
-  }
-  // A file written by this project already carries its note.
-  const auto& notes = cluster.notes;
-  if (!note.empty() && std::find(notes.begin(), notes.end(), note) == notes.end()) {
-    cluster.notes.push_back(note);
+        inter / kGiga, intra / kGiga));
   }
 }
 

@@ -37,9 +37,9 @@ struct ClusterSpec {
   LinkSpec inter_node;                ///< per device
   std::vector<TopologyLevel> levels;  ///< may be empty: a flat network
   std::string origin;                 ///< "data sheet", "measured", …
-  /// Where each figure comes from, and what looks wrong in a file (a bandwidth that is probably in
-  /// the other unit); for people.
-  std::vector<std::string> notes;
+  std::vector<std::string> notes;     ///< where each figure comes from; for people
+  /// What looks wrong in a file: a bandwidth that is probably in the other unit.
+  std::vector<std::string> warnings;
 
   int devices() const { return nodes * devices_per_node; }
 };

@@ -96,7 +96,13 @@ ModelSpec load_model(const std::string& preset_or_path) {
   if (const auto preset = detail::model_preset(preset_or_path)) return *preset;
   std::filesystem::path path = preset_or_path;
   std::error_code ec;
-  if (std::filesystem::is_directory(path, ec)) path /= "config.json";
+  if (std::filesystem::is_directory(path, ec)) {
+    path /= "config.json";
+    if (!std::filesystem::exists(path, ec)) {
+      throw InputError("model '{}': a folder without a config.json, expected a Hugging Face model",
+                       preset_or_path);
+    }
+  }
   if (!std::filesystem::exists(path, ec)) {
     throw InputError("model '{}': neither a preset nor a file; presets are {}", preset_or_path,
                      detail::model_preset_names());

@@ -7,9 +7,9 @@
 namespace hydraulis {
 
 OneBatch load_one_batch(const std::filesystem::path& path, std::uint64_t context,
-                        OverContext policy) {
+                        OverContext policy, const std::string& format) {
   OneBatch result;
-  const LengthTrace trace = load_trace(path);
+  const LengthTrace trace = load_trace(path, format);
   result.empty = trace.empty_documents;
   const LengthTrace kept = apply_over_context(trace, context, policy, result.counts);
   if (policy == OverContext::drop) result.dropped = result.counts.sequences;

@@ -18,9 +18,10 @@ struct OneBatch {
   OverContextCounts counts;
 };
 
-/// Reads one length a line and applies the policy for sequences over `context`. Throws InputError
-/// naming position, length and context under the policy `error`, and for an empty list.
+/// Reads the lengths of a file (`format` as load_trace() has it) and applies the policy for
+/// sequences over `context`. Throws InputError naming position, length and context under the policy
+/// `error`, and for an empty list.
 OneBatch load_one_batch(const std::filesystem::path& path, std::uint64_t context,
-                        OverContext policy);
+                        OverContext policy, const std::string& format = "");
 
 }  // namespace hydraulis

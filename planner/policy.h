@@ -17,8 +17,8 @@ struct PolicySetup {
   StrategySet set;           ///< proposed strategies; policies with a layout of their own ignore it
   std::int64_t context = 0;  ///< longest sequence that must be trainable, tokens
   AssignmentOptions assignment;
-  /// Batches that a layout may be tuned on: the run's own, so that a static baseline is as good as
-  /// it can be made.
+  /// Batches that a layout may be tuned on: taken evenly from the run's own, so that a static
+  /// baseline is as good as it can be made.
   std::span<const Batch> batches;
 };
 
@@ -29,6 +29,8 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual BatchPlan plan(std::span<const Batch> window) = 0;
+  /// Batches after the due one that plan() wants to see; fewer come at the end of a run.
+  virtual std::size_t lookahead() const { return 0; }
   /// The cost model its plans are made and must be executed with.
   virtual const CostModel& cost_model() const = 0;
   virtual const std::vector<Strategy>& strategies() const = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace hydraulis {
@@ -15,6 +16,19 @@ constexpr double kHoursPerDay = 24;
 /// A ratio of times or rates; missing where there is nothing to divide by.
 double ratio(double numerator, double denominator) {
   return denominator > 0 ? numerator / denominator : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// How much of each result hangs on the network that is assumed.
+std::string network_share(const std::vector<PolicyRun>& runs) {
+  std::string text = "of the mean, exposed communication (depends on the network assumed):";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunSummary& summary = runs[i].summary;
+    text += fmt::format(
+        "{} {} {} %", i == 0 ? "" : ",", runs[i].name,
+        grouped_number(100 * ratio(summary.exposed_communication_seconds, summary.mean_seconds),
+                       1));
+  }
+  return text;
 }
 
 }  // namespace
@@ -40,17 +54,26 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
                           days * kHoursPerDay * context.devices});
     if (!run.remark.empty()) table.notes.push_back(fmt::format("{}: {}", run.name, run.remark));
   }
-  table.notes.insert(table.notes.end(), context.notes.begin(), context.notes.end());
+  for (const auto& run : runs) {
+    const std::string unused = unused_devices_note(run.strategies, context.devices);
+    if (!unused.empty()) table.notes.push_back(fmt::format("{}: {}", run.name, unused));
+  }
+  table.notes.push_back(network_share(runs));
+  for (const std::string& note : context.notes.shown()) table.notes.push_back(note);
 
   Json json = Json::object();
   json["policies"] = to_json(table);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     Json& policy = json["policies"][i];
+    const std::vector<int> unused = unused_devices(runs[i].strategies, context.devices);
+    policy["exposed_communication_ms"] =
+        runs[i].summary.exposed_communication_seconds * kMilliseconds;
+    policy["unused_devices"] = unused.empty() ? 0 : *std::max_element(unused.begin(), unused.end());
     policy["remark"] = runs[i].remark;
     if (!context.reproducible) policy["wall_seconds"] = runs[i].summary.wall_seconds;
   }
   json["devices"] = context.devices;
-  json["notes"] = context.notes;
+  json["notes"] = context.notes.all();
   return {std::move(json), {std::move(table)}};
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "report/notes.h"
 #include "report/report.h"
 #include "sim/iterations.h"
 
@@ -14,16 +15,18 @@ struct PolicyRun {
   RunSummary summary;
   /// Beside the result: the layout found, data delayed or reordered, what the preset lacks.
   std::string remark;
+  std::vector<Strategy> strategies = {};  ///< that it chooses from
 };
 
 struct CompareContext {
   int devices = 0;
-  std::vector<std::string> notes;
+  Notes notes;
   bool reproducible = false;  ///< leave measured times out
 };
 
 /// `compare`: JSON {policies[{name, mean_ms, p95_ms, tokens_per_second, mfu, bubble_share, speedup,
-/// days_per_trillion_tokens, device_hours_per_trillion_tokens, remark, wall_seconds}], devices,
+/// days_per_trillion_tokens, device_hours_per_trillion_tokens, exposed_communication_ms,
+/// unused_devices (the most that one of its strategies leaves), remark, wall_seconds}], devices,
 /// notes[...]}, one CSV row and one text row a policy. `speedup` is the first policy's mean time
 /// over this one's, so the first has 1; `bubble_share` is all idle device time, waiting for other
 /// pipelines included. Speedups compare equal batches: where policies train different tokens (one

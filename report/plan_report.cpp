@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace hydraulis {
 namespace {
@@ -11,13 +13,30 @@ constexpr double kMillisecondsPerSecond = 1e3;
 constexpr double kNanosecondsPerSecond = 1e9;
 constexpr double kMicrosecondsPerSecond = 1e6;
 
+/// Raises a column's decimals until its smallest number, zero apart, shows two digits: small models
+/// have times far below the units that suit large ones.
+void show_digits(Table& table, std::size_t column) {
+  constexpr int kMostDecimals = 12;
+  double smallest = std::numeric_limits<double>::infinity();
+  for (const auto& row : table.rows) {
+    const double value = std::abs(std::get<double>(row[column]));
+    if (value > 0) smallest = std::min(smallest, value);
+  }
+  if (!std::isfinite(smallest)) return;
+  const int needed = 1 - static_cast<int>(std::floor(std::log10(smallest)));
+  int& decimals = table.columns[column].decimals;
+  decimals = std::clamp(needed, decimals, std::max(decimals, kMostDecimals));
+}
+
 }  // namespace
 
-Report plan_report(const PlanResult& result, bool reproducible) {
+Report plan_report(const PlanResult& result, const Notes& notes, bool reproducible) {
   const Plan& plan = result.plan;
   Report report;
   report.json = to_json(plan, reproducible);
-  report.json["notes"] = result.notes;
+  report.json["unused_devices"] =
+      unused_devices(plan.set.strategies, result.model.cluster.devices());
+  report.json["notes"] = notes.all();
   report.json["unused_schemes"] = result.unused_schemes;
   Table schemes;
   schemes.title = "Schemes";
@@ -27,12 +46,16 @@ Report plan_report(const PlanResult& result, bool reproducible) {
                      {"ns_per_squared_token", "a ns/token^2", 3},
                      {"us_per_token", "b us/token", 2},
                      {"ms_per_micro_batch", "c ms/micro-batch", 2}};
+  constexpr std::size_t kFirstCost = 3;
   for (const SchemeOption& option : plan.schemes) {
     if (option.max_tokens <= 0) continue;
     schemes.rows.push_back({to_string(option.scheme), std::int64_t{option.scheme.devices()},
                             option.max_tokens, option.cost.a * kNanosecondsPerSecond,
                             option.cost.b * kMicrosecondsPerSecond,
                             option.cost.c * kMillisecondsPerSecond});
+  }
+  for (std::size_t c = kFirstCost; c < schemes.columns.size(); ++c) {
+    show_digits(schemes, c);
   }
   Table strategies;
   strategies.title = "Strategies";
@@ -55,7 +78,10 @@ Report plan_report(const PlanResult& result, bool reproducible) {
   if (!reproducible && plan.proposal_seconds > 0) {
     strategies.notes.push_back(fmt::format("proposed in {:.3f} s", plan.proposal_seconds));
   }
-  for (const std::string& note : result.notes) strategies.notes.push_back(note);
+  const std::string unused =
+      unused_devices_note(plan.set.strategies, result.model.cluster.devices());
+  if (!unused.empty()) strategies.notes.push_back(unused);
+  for (const std::string& note : notes.shown()) strategies.notes.push_back(note);
   // Analytic profiles know many schemes; people see a few, --json has them all.
   constexpr std::size_t kShown = 6;
   for (std::size_t i = 0; i < std::min(kShown, result.unused_schemes.size()); ++i) {
@@ -131,7 +157,10 @@ Report assign_report(const BatchPlan& plan, const AssignContext& context) {
   report.json["over_context"] = {{"sequences", context.over_context},
                                  {"dropped_sequences", context.dropped_sequences},
                                  {"tokens_removed", context.tokens_removed}};
-  report.json["notes"] = context.notes;
+  const Strategy& chosen = context.strategies[static_cast<std::size_t>(plan.strategy)];
+  const int unused = unused_devices({chosen}, context.devices).front();
+  report.json["unused_devices"] = unused;
+  report.json["notes"] = context.notes.all();
   const double gap = plan.lower_bound_seconds > 0
                          ? 100 * (plan.makespan_seconds / plan.lower_bound_seconds - 1)
                          : 0.0;
@@ -152,7 +181,11 @@ Report assign_report(const BatchPlan& plan, const AssignContext& context) {
       "{} empty sequences left out; {} over the context, of which {} dropped, {} tokens removed",
       context.empty_sequences, context.over_context, context.dropped_sequences,
       context.tokens_removed));
-  for (const std::string& note : context.notes) table.notes.push_back(note);
+  if (unused > 0) {
+    table.notes.push_back(
+        fmt::format("this strategy leaves {} of {} devices unused", unused, context.devices));
+  }
+  for (const std::string& note : context.notes.shown()) table.notes.push_back(note);
   report.tables = {table};
   return report;
 }

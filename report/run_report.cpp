@@ -11,6 +11,7 @@ namespace {
 constexpr double kMilliseconds = 1e3;
 constexpr double kGibibyte = 1024.0 * 1024.0 * 1024.0;
 constexpr std::size_t kIterationsPerLine = 50;
+constexpr std::size_t kIterationsShown = 1000;
 
 std::int64_t whole(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
@@ -19,17 +20,19 @@ std::string strategy_name(const RunContext& context, int strategy) {
   return index < context.strategies.size() ? to_string(context.strategies[index]) : "";
 }
 
-Table iteration_table(const RunResult& run) {
-  Table table;
+LongTable iteration_table(const RunResult& run) {
+  LongTable table;
+  table.key = "iterations";
   table.columns = {
       {"iteration", "iteration"}, {"time_ms", "time ms", 3},           {"strategy", "strategy"},
       {"tokens", "tokens"},       {"bubble_share", "bubble share", 4}, {"mfu", "MFU", 4}};
-  std::int64_t index = 0;
-  for (const auto& iteration : run.iterations) {
-    table.rows.push_back({index++, iteration.time_seconds * kMilliseconds,
-                          std::int64_t{iteration.strategy}, whole(iteration.tokens),
-                          iteration.bubble_share, iteration.mfu});
-  }
+  table.rows = run.iterations.size();
+  table.row = [&run](std::size_t i) -> std::vector<Cell> {
+    const IterationResult& iteration = run.iterations[i];
+    return {static_cast<std::int64_t>(i),     iteration.time_seconds * kMilliseconds,
+            std::int64_t{iteration.strategy}, whole(iteration.tokens),
+            iteration.bubble_share,           iteration.mfu};
+  };
   return table;
 }
 
@@ -55,7 +58,9 @@ Table summary_table(const RunResult& run, const RunContext& context) {
   }
   add("events", whole(summary.events), "");
   if (!context.reproducible) add("simulated in", summary.wall_seconds, "s");
-  table.notes = context.notes;
+  table.notes = context.notes.shown();
+  const std::string unused = unused_devices_note(context.strategies, context.devices);
+  if (!unused.empty()) table.notes.push_back(unused);
   return table;
 }
 
@@ -74,13 +79,18 @@ Table strategy_table(const RunResult& run, const RunContext& context) {
   }
   if (chosen.size() < 2) return table;
   table.notes.push_back("over the iterations, in order:");
-  for (std::size_t begin = 0; begin < run.iterations.size(); begin += kIterationsPerLine) {
-    const std::size_t end = std::min(begin + kIterationsPerLine, run.iterations.size());
+  const std::size_t shown = std::min(run.iterations.size(), kIterationsShown);
+  for (std::size_t begin = 0; begin < shown; begin += kIterationsPerLine) {
+    const std::size_t end = std::min(begin + kIterationsPerLine, shown);
     std::string line = fmt::format("{:>6}:", begin);
     for (std::size_t i = begin; i < end; ++i) {
       line += fmt::format(" {}", run.iterations[i].strategy);
     }
     table.notes.push_back(line);
+  }
+  if (shown < run.iterations.size()) {
+    table.notes.push_back(fmt::format("and {} more iterations (--csv or --json lists them all)",
+                                      run.iterations.size() - shown));
   }
   return table;
 }
@@ -88,15 +98,6 @@ Table strategy_table(const RunResult& run, const RunContext& context) {
 Json run_json(const RunResult& run, const RunContext& context) {
   const RunSummary& summary = run.summary;
   Json json = Json::object();
-  Json rows = Json::array();
-  for (const auto& iteration : run.iterations) {
-    rows.push_back({{"time_ms", iteration.time_seconds * kMilliseconds},
-                    {"strategy", iteration.strategy},
-                    {"tokens", iteration.tokens},
-                    {"bubble_share", iteration.bubble_share},
-                    {"mfu", iteration.mfu}});
-  }
-  json["iterations"] = std::move(rows);
   json["mean_ms"] = summary.mean_seconds * kMilliseconds;
   json["p95_ms"] = summary.p95_seconds * kMilliseconds;
   json["tokens_per_second"] = summary.tokens_per_second;
@@ -110,18 +111,17 @@ Json run_json(const RunResult& run, const RunContext& context) {
   Json strategies = Json::array();
   for (const auto& strategy : context.strategies) strategies.push_back(to_string(strategy));
   json["strategies"] = std::move(strategies);
-  json["notes"] = context.notes;
+  json["unused_devices"] = unused_devices(context.strategies, context.devices);
+  json["notes"] = context.notes.all();
   return json;
 }
 
 }  // namespace
 
 Report run_report(const RunResult& run, const RunContext& context) {
-  // CSV is the first table alone: one row an iteration; people see the summary first.
-  Table iterations = iteration_table(run);
-  iterations.csv_only = true;
   return {run_json(run, context),
-          {std::move(iterations), summary_table(run, context), strategy_table(run, context)}};
+          {summary_table(run, context), strategy_table(run, context)},
+          iteration_table(run)};
 }
 
 }  // namespace hydraulis

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "planner/strategy.h"
+#include "report/notes.h"
 #include "report/report.h"
 #include "sim/iterations.h"
 
@@ -12,16 +13,19 @@ namespace hydraulis {
 /// What the reports of simulated runs need to know beside the results.
 struct RunContext {
   std::vector<Strategy> strategies;  ///< names the strategies chosen; may be empty
-  std::vector<std::string> notes;    ///< assumptions, origins, what was truncated or dropped
+  Notes notes;                       ///< assumptions, origins, what was truncated or dropped
   bool reproducible = false;         ///< leave measured times out
+  int devices = 0;                   ///< of the cluster
 };
 
-/// `simulate`: JSON {iterations[{time_ms, strategy, tokens, bubble_share, mfu}], mean_ms, p95_ms,
-/// tokens_per_second, mfu, bubble_share, exposed_communication_ms, memory_bytes, events,
-/// wall_seconds, strategies[...], notes[...]}. `memory_bytes` is null under the published memory
-/// model, which keeps no account of it; `wall_seconds` is left out when reproducible. CSV: one row
-/// an iteration. Text: a summary, then how often each strategy was chosen and, in the order of the
-/// iterations, which.
+/// `simulate`: JSON {iterations[{iteration, time_ms, strategy, tokens, bubble_share, mfu}],
+/// mean_ms, p95_ms, tokens_per_second, mfu, bubble_share, exposed_communication_ms, memory_bytes,
+/// events, wall_seconds, strategies[...], unused_devices[one number a strategy], notes[...]}.
+/// `memory_bytes` is null under the published memory model, which keeps no account of it;
+/// `wall_seconds` is left out when reproducible. CSV: one row an iteration. Text: a summary, then
+/// how often each strategy was chosen and, in the order of the iterations, which. The report reads
+/// `run` as it is written.
 Report run_report(const RunResult& run, const RunContext& context);
+Report run_report(RunResult&& run, const RunContext& context) = delete;
 
 }  // namespace hydraulis

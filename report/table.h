@@ -31,7 +31,6 @@ struct Table {
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;  ///< each as long as `columns`
   std::vector<std::string> notes;       ///< lines below the text table: assumptions, origins
-  bool csv_only = false;                ///< too long for people: left out of a report's text
 };
 
 /// Aligned text: title, heading, rule, rows (thousands grouped, missing cells "-"), notes.

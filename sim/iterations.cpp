@@ -60,8 +60,9 @@ IterationResult measure(const BatchPlan& plan, const CostModel& model, const Pro
 /// out in order and nothing is handed out after an error, the earliest error is always found.
 class Run {
  public:
-  Run(const std::vector<BatchPlan>& plans, const CostModel& model, const IterationOptions& options)
-      : plans_(plans), model_(model), options_(options), results_(plans.size()) {}
+  Run(std::span<const BatchPlan> plans, const CostModel& model, const IterationOptions& options,
+      std::size_t first)
+      : plans_(plans), model_(model), options_(options), first_(first), results_(plans.size()) {}
 
   std::vector<IterationResult> on_threads(int threads) {
     std::vector<std::jthread> others;
@@ -92,8 +93,8 @@ class Run {
     }
   }
 
-  static std::string named(std::size_t index, const Error& error) {
-    return fmt::format("iteration {}: {}", index, error.what());
+  std::string named(std::size_t index, const Error& error) const {
+    return fmt::format("iteration {}: {}", first_ + index, error.what());
   }
 
   void fail(std::size_t index, std::exception_ptr error) {
@@ -107,12 +108,13 @@ class Run {
   void report_progress() {
     if (!options_.on_progress) return;
     const std::lock_guard lock(mutex_);
-    options_.on_progress(++done_);
+    options_.on_progress(first_ + ++done_);
   }
 
-  const std::vector<BatchPlan>& plans_;
+  std::span<const BatchPlan> plans_;
   const CostModel& model_;
   const IterationOptions& options_;
+  std::size_t first_;
   std::vector<IterationResult> results_;
   std::atomic<std::size_t> next_ = 0;
   std::atomic<bool> failed_ = false;
@@ -141,53 +143,54 @@ SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& mo
   return iteration;
 }
 
-RunSummary summarise(const std::vector<IterationResult>& iterations, int devices,
-                     double peak_flops) {
-  RunSummary summary;
-  if (iterations.empty()) return summary;
-  double seconds = 0;
-  double tokens = 0;
-  double flops = 0;
-  double idle = 0;
-  double exposed = 0;
-  std::vector<double> times;
-  for (const IterationResult& iteration : iterations) {
-    seconds += iteration.time_seconds;
-    tokens += static_cast<double>(iteration.tokens);
-    flops += iteration.flops;
-    idle += iteration.bubble_share * iteration.time_seconds;
-    exposed += iteration.exposed_communication_seconds;
-    times.push_back(iteration.time_seconds);
-    summary.memory_bytes = std::max(summary.memory_bytes, iteration.memory_bytes);
-    summary.events += iteration.events;
-  }
-  const std::size_t count = iterations.size();
-  summary.mean_seconds = seconds / static_cast<double>(count);
-  summary.exposed_communication_seconds = exposed / static_cast<double>(count);
+void RunTotals::add(const IterationResult& iteration) {
+  seconds_ += iteration.time_seconds;
+  tokens_ += static_cast<double>(iteration.tokens);
+  flops_ += iteration.flops;
+  idle_ += iteration.bubble_share * iteration.time_seconds;
+  exposed_ += iteration.exposed_communication_seconds;
+  times_.push_back(iteration.time_seconds);
+  sums_.memory_bytes = std::max(sums_.memory_bytes, iteration.memory_bytes);
+  sums_.events += iteration.events;
+}
+
+RunSummary RunTotals::summary(int devices, double peak_flops) const {
+  RunSummary summary = sums_;
+  const std::size_t count = times_.size();
+  if (count == 0) return summary;
+  summary.mean_seconds = seconds_ / static_cast<double>(count);
+  summary.exposed_communication_seconds = exposed_ / static_cast<double>(count);
+  std::vector<double> times = times_;
   const std::size_t rank = (95 * count + 99) / 100;  // ⌈0.95·count⌉, without rounding errors
   const auto at = times.begin() + static_cast<std::ptrdiff_t>(rank - 1);
   std::nth_element(times.begin(), at, times.end());
   summary.p95_seconds = *at;
-  if (seconds > 0) {
-    summary.tokens_per_second = tokens / seconds;
-    summary.bubble_share = idle / seconds;
-    const double able = seconds * devices * peak_flops;
-    summary.mfu = able > 0 ? flops / able : 0;
+  if (seconds_ > 0) {
+    summary.tokens_per_second = tokens_ / seconds_;
+    summary.bubble_share = idle_ / seconds_;
+    const double able = seconds_ * devices * peak_flops;
+    summary.mfu = able > 0 ? flops_ / able : 0;
   }
   return summary;
 }
 
-RunResult simulate(const std::vector<BatchPlan>& plans, const CostModel& model,
-                   const IterationOptions& options) {
+std::vector<IterationResult> simulate_part(std::span<const BatchPlan> plans, const CostModel& model,
+                                           const IterationOptions& options, std::size_t first) {
   if (options.threads < 1 || options.threads > kMostThreads) {
     throw InputError("threads: {}; expected a number in [1, {}]", options.threads, kMostThreads);
   }
-  const auto begin = std::chrono::steady_clock::now();
   const auto useful = static_cast<int>(std::min<std::size_t>(options.threads, plans.size()));
+  return Run(plans, model, options, first).on_threads(std::max(1, useful));
+}
+
+RunResult simulate(const std::vector<BatchPlan>& plans, const CostModel& model,
+                   const IterationOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
   RunResult result;
-  result.iterations = Run(plans, model, options).on_threads(std::max(1, useful));
-  result.summary =
-      summarise(result.iterations, model.cluster.devices(), model.cluster.device.peak_flops);
+  result.iterations = simulate_part(plans, model, options, 0);
+  RunTotals totals;
+  for (const IterationResult& iteration : result.iterations) totals.add(iteration);
+  result.summary = totals.summary(model.cluster.devices(), model.cluster.device.peak_flops);
   result.summary.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

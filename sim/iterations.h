@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "costmodel/cost_model.h"
@@ -69,8 +70,27 @@ SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& mo
 RunResult simulate(const std::vector<BatchPlan>& plans, const CostModel& model,
                    const IterationOptions& options = {});
 
-/// Mean, percentile and rates of a run on `devices` devices of `peak_flops` each.
-RunSummary summarise(const std::vector<IterationResult>& iterations, int devices,
-                     double peak_flops);
+/// The same for a part of a run that begins with iteration `first`, without a summary: errors and
+/// progress count from there.
+std::vector<IterationResult> simulate_part(std::span<const BatchPlan> plans, const CostModel& model,
+                                           const IterationOptions& options, std::size_t first);
+
+/// Adds iterations up to a summary and keeps of each only what the percentile needs.
+class RunTotals {
+ public:
+  void add(const IterationResult& iteration);
+  /// Mean, percentile and rates of a run on `devices` devices of `peak_flops` each; wall_seconds is
+  /// left to the caller.
+  RunSummary summary(int devices, double peak_flops) const;
+
+ private:
+  RunSummary sums_;  ///< highest marks and counts so far
+  double seconds_ = 0;
+  double tokens_ = 0;
+  double flops_ = 0;
+  double idle_ = 0;
+  double exposed_ = 0;
+  std::vector<double> times_;
+};
 
 }  // namespace hydraulis

@@ -1,34 +1,93 @@
 #include "sim/run_policy.h"
 
-#include "base/progress.h"
+#include <algorithm>
+#include <chrono>
 
 namespace hydraulis {
+namespace {
 
-SampledBatches sample_batches(const LengthTrace& trace, const SamplerOptions& options,
-                              std::uint64_t count) {
-  SampledBatches sampled;
-  Sampler sampler(trace, options);
-  sampled.batches.reserve(static_cast<std::size_t>(count));
-  for (std::uint64_t i = 0; i < count; ++i) sampled.batches.push_back(sampler.next());
-  sampled.over_context = sampler.position().counts;
-  return sampled;
+/// Batches a policy's layout is tuned on.
+constexpr std::uint64_t kTuningBatches = 16;
+
+/// Iterations planned before they are simulated: enough to keep every thread busy.
+std::uint64_t iterations_at_once(int threads) {
+  return std::max<std::uint64_t>(32, 4 * static_cast<std::uint64_t>(std::max(1, threads)));
 }
 
-PlannedRun plan_run(const std::string& policy, const PolicySetup& setup,
-                    std::span<const Batch> batches) {
-  const auto planner = make_policy(policy, setup);
-  PlannedRun run;
-  run.model = planner->cost_model();
-  run.strategies = planner->strategies();
-  run.remark = planner->remark();
-  if (planner->reorders_data()) run.remark += "; trains sequences in other iterations than drawn";
-  Progress progress("planning " + policy, batches.size(), "batches");
-  run.plans.reserve(batches.size());
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    run.plans.push_back(planner->plan(batches.subspan(i)));
-    progress.update(i + 1);
+/// The batches of a run in order, with those that a policy wants to see ahead.
+class Window {
+ public:
+  Window(const BatchRun& run, std::size_t lookahead)
+      : sampler_(run.trace, run.sampling), left_(run.iterations), wanted_(lookahead + 1) {}
+
+  /// The due batch and those after it; shorter at the end of the run.
+  std::span<const Batch> next() {
+    if (!batches_.empty()) batches_.erase(batches_.begin());
+    for (; batches_.size() < wanted_ && left_ > 0; --left_) batches_.push_back(sampler_.next());
+    return batches_;
   }
-  return run;
+
+ private:
+  Sampler sampler_;
+  std::uint64_t left_;
+  std::size_t wanted_;
+  std::vector<Batch> batches_;
+};
+
+}  // namespace
+
+BatchSurvey survey(const BatchRun& run) {
+  BatchSurvey result;
+  Sampler sampler(run.trace, run.sampling);
+  const std::uint64_t budget = run.sampling.tokens_per_batch;
+  const std::uint64_t wanted = std::min(kTuningBatches, run.iterations);
+  for (std::uint64_t i = 0; i < run.iterations; ++i) {
+    Batch batch = sampler.next();
+    if (budget > 0 && batch.tokens() > budget) ++result.over_budget;
+    const std::uint64_t taken = result.tuning.size();
+    if (taken < wanted && i == taken * run.iterations / wanted) {
+      result.tuning.push_back(std::move(batch));
+    }
+  }
+  result.over_context = sampler.position().counts;
+  return result;
+}
+
+SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, const BatchRun& run,
+                        const PolicyRunOptions& options) {
+  const auto planner = make_policy(policy, setup);
+  SimulatedRun simulated;
+  simulated.model = planner->cost_model();
+  simulated.strategies = planner->strategies();
+  simulated.remark = planner->remark();
+  if (planner->reorders_data()) {
+    simulated.remark += "; trains sequences in other iterations than drawn";
+  }
+  Window window(run, planner->lookahead());
+  RunTotals totals;
+  double wall_seconds = 0;
+  std::vector<BatchPlan> plans;
+  if (options.keep_iterations) simulated.result.iterations.reserve(run.iterations);
+  for (std::uint64_t first = 0; first < run.iterations; first += plans.size()) {
+    const std::uint64_t count =
+        std::min(iterations_at_once(options.iteration.threads), run.iterations - first);
+    plans.clear();
+    for (std::uint64_t i = 0; i < count; ++i) plans.push_back(planner->plan(window.next()));
+    const auto begin = std::chrono::steady_clock::now();
+    for (const IterationResult& iteration :
+         simulate_part(plans, simulated.model, options.iteration, first)) {
+      totals.add(iteration);
+      if (options.keep_iterations) simulated.result.iterations.push_back(iteration);
+    }
+    wall_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (options.keep_plan && *options.keep_plan >= first && *options.keep_plan < first + count) {
+      simulated.kept_plan = std::move(plans[*options.keep_plan - first]);
+    }
+  }
+  const ClusterSpec& cluster = simulated.model.cluster;
+  simulated.result.summary = totals.summary(cluster.devices(), cluster.device.peak_flops);
+  simulated.result.summary.wall_seconds = wall_seconds;
+  return simulated;
 }
 
 }  // namespace hydraulis

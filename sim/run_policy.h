@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,25 +9,41 @@
 
 namespace hydraulis {
 
-/// The first `count` batches of a trace, and what the sampler did to long sequences on the way.
-struct SampledBatches {
-  std::vector<Batch> batches;
-  OverContextCounts over_context;
+/// A run of batches as it is drawn from a trace: never held as a whole, drawn anew by whoever goes
+/// through it.
+struct BatchRun {
+  const LengthTrace& trace;
+  SamplerOptions sampling;
+  std::uint64_t iterations = 0;
 };
 
-SampledBatches sample_batches(const LengthTrace& trace, const SamplerOptions& options,
-                              std::uint64_t count);
+/// What one pass over a run tells before any of it is planned.
+struct BatchSurvey {
+  std::vector<Batch> tuning;       ///< spread evenly over the run: PolicySetup::batches
+  OverContextCounts over_context;  ///< what the sampler did to long sequences on the way
+  std::uint64_t over_budget = 0;   ///< batches of one sequence longer than the token budget
+};
+BatchSurvey survey(const BatchRun& run);
 
-/// A policy's plans for a run of batches.
-struct PlannedRun {
-  std::vector<BatchPlan> plans;
+struct PolicyRunOptions {
+  IterationOptions iteration;
+  bool keep_iterations = true;                  ///< else the summary alone
+  std::optional<std::uint64_t> keep_plan = {};  ///< of this iteration
+};
+
+/// A policy's run, simulated.
+struct SimulatedRun {
+  RunResult result;
   std::vector<Strategy> strategies;
   CostModel model;
   std::string remark;
+  std::optional<BatchPlan> kept_plan;
 };
 
-/// Plans every batch with the named policy. Progress goes to standard error on a terminal.
-PlannedRun plan_run(const std::string& policy, const PolicySetup& setup,
-                    std::span<const Batch> batches);
+/// Plans and simulates a run with the named policy, some iterations at a time, so that memory does
+/// not grow with the plans of the run. The result does not depend on how many those are, nor on
+/// threads. Throws what make_policy() and simulate() throw.
+SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, const BatchRun& run,
+                        const PolicyRunOptions& options = {});
 
 }  // namespace hydraulis

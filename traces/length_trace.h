@@ -19,9 +19,12 @@ struct LengthTrace {
 };
 
 /// Loads a trace: one of known_traces() by name, the project's HDF5 store (.h5), or any format
-/// `trace import` knows by its ending and that needs no tokenizer (.txt, .csv, .u32, .idx).
-/// Throws InputError.
-LengthTrace load_trace(const std::filesystem::path& path);
+/// `trace import` knows by its ending and that needs no tokenizer (.txt, .csv, .u32, .idx). With a
+/// `format` (a name of file_formats()) `path` is a file, whatever its name. Throws InputError.
+LengthTrace load_trace(const std::filesystem::path& path, const std::string& format = "");
+
+/// Names of the formats of lengths that load_trace() reads.
+std::vector<std::string> file_formats();
 
 /// A trace that load_trace() knows by name.
 struct KnownTrace {

@@ -56,6 +56,10 @@ Sampler::Sampler(const LengthTrace& trace, SamplerOptions options)
         "them to be set",
         options_.tokens_per_batch, options_.sequences_per_batch);
   }
+  if (options_.sequences_per_batch > kMostSequencesPerBatch) {
+    throw InputError("sampler: {} sequences per batch, expected at most {}",
+                     options_.sequences_per_batch, kMostSequencesPerBatch);
+  }
   if (options_.exact_tokens && options_.tokens_per_batch == 0) {
     throw InputError("sampler: exact tokens needs a token budget per batch");
   }
@@ -171,6 +175,11 @@ Batch Sampler::next() {
       } else if (!batch.ids.empty()) {
         break;
       }
+    }
+    if (batch.ids.size() == kMostSequencesPerBatch) {
+      throw InputError(
+          "{}: a batch of {} tokens takes more than {} sequences; ask for fewer tokens",
+          trace_.source, budget, kMostSequencesPerBatch);
     }
     take(offered, batch);
     tokens += offered;

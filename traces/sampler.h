@@ -34,6 +34,9 @@ struct SamplerOptions {
   bool exact_tokens = false;
 };
 
+/// Sequences that a batch may hold.
+inline constexpr std::uint64_t kMostSequencesPerBatch = 1'000'000;
+
 /// One global batch.
 struct Batch {
   /// Unique within a run: epoch * documents + index of the document in the corpus. With the split
@@ -69,6 +72,7 @@ class Sampler {
   /// an empty trace, a sequence over the context under the policy `error` (naming the first one's
   /// position, its length and the context), and when `drop` would leave nothing.
   Sampler(const LengthTrace& trace, SamplerOptions options);
+  /// Throws InputError when the token budget takes more than kMostSequencesPerBatch sequences.
   Batch next();
   const SamplerPosition& position() const { return position_; }
   /// Continues from a position of a sampler with the same trace and options; InputError if it

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ struct Outcome {
   int code = -1;  ///< exit code, or -signal
   std::string out;
   std::string err;
+  long peak_kilobytes = 0;  ///< of resident memory
 };
 
 /// A folder in which the built `hydraulis` is run as a user runs it.
@@ -44,8 +46,10 @@ class Command {
       ::_exit(127);
     }
     int status = 0;
-    ::waitpid(child, &status, 0);
+    rusage usage{};
+    ::wait4(child, &status, 0, &usage);
     Outcome outcome;
+    outcome.peak_kilobytes = usage.ru_maxrss;
     outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     if (out_file == "stdout.txt") outcome.out = take("stdout.txt");
     outcome.err = take("stderr.txt");

@@ -44,6 +44,19 @@ TEST(Usage, EverySubcommandHasHelpWithAnExample) {
   }
 }
 
+// With a plan its context holds, so no help may show another default.
+TEST(Usage, HelpSaysWhoseContextIsTheDefault) {
+  const Command command;
+  const auto has = [&](const char* name, const std::string& text) {
+    return command.run({name, "--help"}).out.find(text) != std::string::npos;
+  };
+  EXPECT_TRUE(has("assign", "in tokens [the plan's]"));
+  EXPECT_FALSE(has("assign", "32768"));
+  EXPECT_TRUE(has("simulate", "in tokens [the plan's, or 32768]"));
+  EXPECT_TRUE(has("compare", "in tokens [the plan's, or 32768]"));
+  EXPECT_TRUE(has("plan", "in tokens [32768]"));
+}
+
 TEST(Usage, VersionIsOneLine) {
   const Outcome version = Command().run({"--version"});
   EXPECT_EQ(version.code, 0);
@@ -83,6 +96,13 @@ TEST(Usage, ValuesOutOfRangeAreRefusedByName) {
   expect_refused(simulate("--over-context", "ignore"), 2, "--over-context");
   expect_refused(simulate("--memory-model", "guess"), 2, "--memory-model");
   expect_refused(simulate("--model", ""), 2, "--model");
+  expect_refused(simulate("--timeline-iteration", "3"), 2, "--timeline");
+  expect_refused(command.run({"plan", "--trace", "web-gpt2", "--strategies", ""}), 2,
+                 "--strategies");
+  expect_refused(command.run({"simulate", "--trace", "web-gpt2", "--over-context", "truncate",
+                              "--tokens-per-batch", "1000000000000"}),
+                 2, "more than 1000000 sequences");
+  expect_refused(simulate("--sequences-per-batch", "1000001"), 2, "from 1 to 1000000");
 }
 
 TEST(Usage, OptionsThatExcludeEachOtherAreRefused) {

@@ -10,7 +10,7 @@ namespace {
 Json example() { return cluster_json(load_cluster("a800-64")); }
 
 bool suspicious(const ClusterSpec& cluster) {
-  for (const std::string& note : cluster.notes) {
+  for (const std::string& note : cluster.warnings) {
     if (note.starts_with("suspicious")) return true;
   }
   return false;
@@ -85,6 +85,10 @@ TEST(ClusterSpec, BadFields) {
   refused([](Json& j) { j["intra_node"]["bandwidth_gigabytes_per_second"] = 0; },
           {"intra_node.bandwidth_gigabytes_per_second"});
   refused([](Json& j) { j["intra_node"]["latency_microseconds"] = -1; }, {"latency_microseconds"});
+  // Finite, but no times made of them would be.
+  refused([](Json& j) { j["device"]["peak_bf16_teraflops"] = 1e-300; }, {"1e-06 to 1e+09"});
+  refused([](Json& j) { j["intra_node"]["latency_microseconds"] = 1e308; },
+          {"intra_node.latency_microseconds", "0 to 1e+09"});
   refused([](Json& j) { j.erase("inter_node"); }, {"inter_node", "missing"});
   refused([](Json& j) { j["levels"] = {{{"name", "leaf"}, {"nodes", 9}}}; }, {"levels[0].nodes"});
   refused(

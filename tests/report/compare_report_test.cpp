@@ -48,12 +48,35 @@ TEST(CompareReport, GivesDaysAndDeviceHoursForATrillionTokens) {
 TEST(CompareReport, RemarksAndNotesStandBelowTheTable) {
   PolicyRun run = policy("static-pack", 1, 1);
   run.remark = "best layout 4x(1,16,1)";
-  const Report report = compare_report({run}, {8, {"200 Gb/s assumed"}, true});
-  EXPECT_NE(to_text(report).find("static-pack: best layout 4x(1,16,1)\n200 Gb/s assumed\n"),
-            std::string::npos);
+  const Report report = compare_report({run}, {8, {{"200 Gb/s assumed"}}, true});
+  const std::string text = to_text(report);
+  const auto remark = text.find("static-pack: best layout 4x(1,16,1)\n");
+  ASSERT_NE(remark, std::string::npos) << text;
+  EXPECT_GT(text.find("\n200 Gb/s assumed\n"), remark);
+  EXPECT_NE(text.find("\n200 Gb/s assumed\n"), std::string::npos) << text;
   EXPECT_EQ(report.json.at("policies")[0].at("remark"), "best layout 4x(1,16,1)");
   EXPECT_EQ(report.json.at("notes")[0], "200 Gb/s assumed");
   EXPECT_FALSE(report.json.at("policies")[0].contains("wall_seconds"));
+}
+
+TEST(CompareReport, SaysHowMuchHangsOnTheNetwork) {
+  PolicyRun slow = policy("static-pack", 4, 1);
+  slow.summary.exposed_communication_seconds = 1;
+  PolicyRun fast = policy("hydraulis", 2, 1);
+  fast.summary.exposed_communication_seconds = 0.05;
+  const Report report = compare_report({slow, fast}, {8, {}, true});
+  EXPECT_NE(to_text(report).find("static-pack 25.0 %, hydraulis 2.5 %\n"), std::string::npos)
+      << to_text(report);
+  EXPECT_EQ(report.json.at("policies")[1].at("exposed_communication_ms"), 50.0);
+}
+
+TEST(CompareReport, UnusedDevicesStandBesideTheResult) {
+  PolicyRun run = policy("hydraulis", 1, 1);
+  run.strategies = parse_strategies("4x(1,16,1); 3x(1,16,1)", "test");
+  const Report report = compare_report({run}, {64, {}, true});
+  EXPECT_EQ(report.json.at("policies")[0].at("unused_devices"), 16);
+  EXPECT_NE(to_text(report).find("hydraulis: 1 of 2 strategies leave devices unused"),
+            std::string::npos);
 }
 
 TEST(CompareReport, ARunThatTrainedNothingHasNoRates) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <string>
 
 namespace hydraulis {
@@ -29,11 +31,21 @@ RunResult example() {
 }
 
 RunContext context(bool reproducible) {
-  return {parse_strategies("4x(1,16,1); (1,16,1)+6x(1,8,1)", "test"), {"a note"}, reproducible};
+  return {parse_strategies("4x(1,16,1); (1,16,1)+6x(1,8,1)", "test"),
+          {{"a note"}, {"a detail"}},
+          reproducible,
+          64};
+}
+
+std::string written(void (*write)(const Report&, const TextSink&), const Report& report) {
+  std::string text;
+  write(report, [&text](std::string_view part) { text += part; });
+  return text;
 }
 
 TEST(RunReport, HasTheStableKeys) {
-  const Json json = run_report(example(), context(false)).json;
+  const RunResult run = example();
+  const Json json = Json::parse(written(write_json, run_report(run, context(false))));
   ASSERT_EQ(json.at("iterations").size(), 3u);
   EXPECT_EQ(json.at("iterations")[1].at("time_ms"), 2500.0);
   EXPECT_EQ(json.at("iterations")[1].at("strategy"), 1);
@@ -71,8 +83,9 @@ TEST(RunReport, MemoryIsShownOnlyWhereItWasCounted) {
 }
 
 TEST(RunReport, CsvHasARowAnIterationAndTextTheChoices) {
-  const Report report = run_report(example(), context(true));
-  EXPECT_EQ(to_csv(report.tables.front()),
+  const RunResult run = example();
+  const Report report = run_report(run, context(true));
+  EXPECT_EQ(written(write_csv, report),
             "iteration,time_ms,strategy,tokens,bubble_share,mfu\n"
             "0,1500,0,1000,0.25,0.5\n1,2500,1,1001,0.25,0.5\n2,3500,0,1002,0.25,0.5\n");
   const std::string text = to_text(report);
@@ -83,9 +96,38 @@ TEST(RunReport, CsvHasARowAnIterationAndTextTheChoices) {
 }
 
 TEST(RunReport, AnEmptyRunIsStillWellFormed) {
-  const Report report = run_report({}, {});
-  EXPECT_EQ(report.json.at("iterations").size(), 0u);
+  const RunResult run;
+  const Report report = run_report(run, {});
+  EXPECT_EQ(Json::parse(written(write_json, report)).at("iterations").size(), 0u);
+  EXPECT_EQ(written(write_csv, report), "iteration,time_ms,strategy,tokens,bubble_share,mfu\n");
   EXPECT_FALSE(to_text(report).empty());
+}
+
+// The rows are written one by one; the document is what dumping it as a whole gives.
+TEST(RunReport, WritesTheSameDocumentPieceByPiece) {
+  RunResult run = example();
+  run.iterations.resize(5000);
+  const Report report = run_report(run, context(true));
+  const std::string text = written(write_json, report);
+  const Json whole = Json::parse(text);
+  EXPECT_EQ(whole.begin().key(), "iterations");
+  EXPECT_EQ(whole.at("iterations").size(), 5000u);
+  EXPECT_EQ(to_text(whole), text);
+  const std::string csv = written(write_csv, report);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5001);
+  const std::string people = to_text(report);
+  EXPECT_NE(people.find("and 4000 more iterations"), std::string::npos) << people;
+}
+
+TEST(RunReport, AFullDiskEndsTheWriting) {
+  RunResult run = example();
+  run.iterations.resize(100000);
+  int pieces = 0;
+  const auto full = [&pieces](std::string_view) {
+    if (++pieces == 2) throw std::runtime_error("full");
+  };
+  EXPECT_THROW(write_json(run_report(run, context(true)), full), std::runtime_error);
+  EXPECT_EQ(pieces, 2);
 }
 
 }  // namespace

@@ -214,7 +214,14 @@ TEST(iterations, running_out_of_memory_says_by_how_much) {
   }
 }
 
-TEST(summarise, weights_by_time_and_takes_the_nearest_rank) {
+RunSummary summarise(const std::vector<IterationResult>& iterations, int devices,
+                     double peak_flops) {
+  RunTotals totals;
+  for (const IterationResult& iteration : iterations) totals.add(iteration);
+  return totals.summary(devices, peak_flops);
+}
+
+TEST(run_totals, weigh_by_time_and_take_the_nearest_rank) {
   std::vector<IterationResult> iterations(20);
   for (int i = 0; i < 20; ++i) {
     iterations[i].time_seconds = 20 - i;

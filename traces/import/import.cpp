@@ -33,8 +33,10 @@ const Importer& choose_importer(const ImportOptions& options) {
     }
   }
   if (options.format.empty()) {
-    throw InputError("{}: cannot tell the format from the name, expected an ending of {}",
-                     options.input.string(), fmt::join(known, ", "));
+    throw InputError(
+        "{}: cannot tell the format from the name, expected an ending of {}, or "
+        "--format",
+        options.input.string(), fmt::join(known, ", "));
   }
   throw InputError("format '{}' is not known, expected {}", options.format, fmt::join(known, ", "));
 }

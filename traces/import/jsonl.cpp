@@ -47,6 +47,10 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
     wanted_ = depth_ == 1 && name == field_;
+    if (wanted_ && !found_.empty()) {
+      error_ = fmt::format("field '{}' is given twice", field_);
+      return false;
+    }
     return true;
   }
   bool parse_error(std::size_t position, const std::string&,

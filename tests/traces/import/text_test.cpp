@@ -136,6 +136,9 @@ TEST_F(TextImport, BadJsonLinesAreNamed) {
   EXPECT_NE(message("{\"text\": [\"a\"]}").find("is an array"), std::string::npos);
   EXPECT_NE(message("{\"text\": {\"text\": \"a\"}}").find("is an object"), std::string::npos);
   EXPECT_NE(message("{\"test\": \"a\"}").find("field 'text' is missing"), std::string::npos);
+  EXPECT_NE(message("{\"text\": \"a\", \"n\": 1, \"text\": \"b\"}")
+                .find("line 3: field 'text' is given twice"),
+            std::string::npos);
   EXPECT_NE(message("[\"text\"]").find("not a JSON object"), std::string::npos);
   EXPECT_NE(message("\"text\"").find("not a JSON object"), std::string::npos);
   EXPECT_NE(message("{\"text\": \"a").find("line 3: not valid JSON"), std::string::npos);
