@@ -95,6 +95,7 @@ Notes provenance_notes(const PlanResult& plan, const SystemChoice& choice,
 
 std::vector<int> unused_devices(const std::vector<Strategy>& strategies, int devices) {
   std::vector<int> unused;
+  unused.reserve(strategies.size());
   for (const Strategy& strategy : strategies) {
     unused.push_back(std::max(0, devices - hydraulis::devices(strategy)));
   }
