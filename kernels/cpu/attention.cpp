@@ -52,12 +52,15 @@ template <typename T>
 std::vector<Stretch> stretches_of(std::span<const AttentionSegment> segments, double most) {
   std::vector<Stretch> stretches;
   double cost = 0;
+  std::int64_t rows = 0;
   for_each_block<T>(segments, [&](std::size_t s, std::int64_t query) {
-    if (stretches.empty() || cost >= most) {
+    if (stretches.empty() || cost >= most || rows >= kTaskRows) {
       stretches.push_back({s, query, 0});
       cost = 0;
+      rows = 0;
     }
     ++stretches.back().blocks;
+    rows += std::min<std::int64_t>(kQueryBlock<T>, segments[s].query_count - query);
     cost += block_cost<T>(segments[s], query);
   });
   return stretches;

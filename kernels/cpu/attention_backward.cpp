@@ -42,12 +42,16 @@ std::vector<AttentionSegment> by_keys(std::span<const AttentionSegment> segments
 std::vector<Task> tasks_of(const std::vector<AttentionSegment>& sorted, std::int64_t block,
                            double most) {
   std::vector<Task> tasks;
+  std::int64_t rows = 0;
   for (std::size_t s = 0; s < sorted.size(); ++s) {
     const std::int64_t first_key = sorted[s].key_begin;
     const bool shares_keys = !tasks.empty() && first_key < tasks.back().keys_end;
-    if (tasks.empty() || (!shares_keys && tasks.back().cost >= most)) {
+    const bool full = !tasks.empty() && (tasks.back().cost >= most || rows >= kTaskRows);
+    if (tasks.empty() || (full && !shares_keys)) {
       tasks.push_back({s, s, 0, first_key, first_key});
+      rows = 0;
     }
+    rows += sorted[s].query_count;
     Task& task = tasks.back();
     task.end = s + 1;
     task.cost += segment_cost(sorted[s], block);

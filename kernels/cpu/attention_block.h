@@ -18,6 +18,10 @@ template <typename T>
 inline constexpr int kQueryBlock = kQueryVectors* kLanes<T>;
 inline constexpr std::int64_t kKeyBlock = 64;
 
+/// Rows after which a task ends: what all heads read of them stays in the second-level cache until
+/// the last head's task comes.
+inline constexpr std::int64_t kTaskRows = 128;
+
 /// A block of queries of a segment and a block of its keys, numbered from the segment's start.
 struct BlockPair {
   std::int64_t query = 0;  ///< first
