@@ -5,9 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "base/error.h"
 #include "planner/bounds.h"
+#include "planner/exhaustive_dispatch.h"
 #include "planner/parameter_traffic.h"
 
 namespace hydraulis {
@@ -32,6 +34,16 @@ struct Assigned {
   }
 };
 
+Assigned packed(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences,
+                std::vector<std::vector<int>> dispatched, const PackingEffort& effort) {
+  Assigned assigned;
+  for (std::size_t k = 0; k < pipelines.size(); ++k) {
+    assigned.plans.push_back(pack_pipeline(pipelines[k], select(sequences, dispatched[k]), effort));
+  }
+  assigned.sequences = std::move(dispatched);
+  return assigned;
+}
+
 /// Packed ÷ estimated time by scheme, so that the next dispatch sees what packing really achieves.
 std::vector<double> learn_corrections(std::span<const PipelineCost> pipelines,
                                       const Assigned& assigned, std::span<const double> before,
@@ -44,18 +56,20 @@ std::vector<double> learn_corrections(std::span<const PipelineCost> pipelines,
       if (!(pipelines[j].scheme == pipelines[k].scheme)) continue;
       packed += assigned.plans[j].time_seconds;
       double work = 0;
-      double longest = 0;
+      std::vector<double> longest;
       std::int64_t tokens = 0;
       std::int64_t large = 0;
       for (const int index : assigned.sequences[j]) {
         const std::int64_t length = sequences[static_cast<std::size_t>(index)].length;
         const double seconds = pipelines[j].sequence_seconds(length);
         work += seconds;
-        longest = std::max(longest, seconds);
+        longest.push_back(seconds);
         tokens += pipelines[j].padded(length);
         large += 2 * pipelines[j].padded(length) > pipelines[j].max_tokens ? 1 : 0;
       }
       if (!assigned.sequences[j].empty()) {
+        std::sort(longest.rbegin(), longest.rend());
+        longest.resize(std::min<std::size_t>(longest.size(), 3));
         estimated += estimate_pipeline_seconds(pipelines[j], work, tokens, longest, large);
       }
     }
@@ -66,11 +80,42 @@ std::vector<double> learn_corrections(std::span<const PipelineCost> pipelines,
 
 /// Moves and swaps judged by real packing, from the slowest pipeline to faster ones.
 void repack(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences,
-            const PackingEffort& effort, int work, double good_enough, Assigned& assigned) {
-  const auto packed = [&](std::size_t k, const std::vector<int>& indices) {
-    --work;
+            const PackingEffort& effort, int repacks, double good_enough, Assigned& assigned) {
+  constexpr int kStagedCost = 4;
+  int work = kStagedCost * repacks;
+  const auto pack = [&](std::size_t k, const std::vector<int>& indices) {
+    work -= pipelines[k].scheme.pp > 1 ? kStagedCost : 1;
     return pack_pipeline(pipelines[k], select(sequences, indices), effort);
   };
+  const auto fits = [&](std::size_t k, int index) {
+    return pipelines[k].padded(sequences[static_cast<std::size_t>(index)].length) <=
+           pipelines[k].max_tokens;
+  };
+  const auto seconds = [&](std::size_t k, int index) {
+    return pipelines[k].sequence_seconds(sequences[static_cast<std::size_t>(index)].length);
+  };
+  // Gives `out` of pipeline `from` to pipeline `to` for `in` (-1: for nothing) if both then end
+  // before `now`.
+  const auto exchange = [&](std::size_t from, int out, std::size_t to, int in, double now) {
+    std::vector<int> keeps = assigned.sequences[from];
+    std::vector<int> gets = assigned.sequences[to];
+    keeps.erase(std::find(keeps.begin(), keeps.end(), out));
+    gets.push_back(out);
+    if (in >= 0) {
+      gets.erase(std::find(gets.begin(), gets.end(), in));
+      keeps.push_back(in);
+    }
+    PipelinePlan to_plan = pack(to, gets);
+    if (to_plan.time_seconds >= now * (1 - 1e-9)) return false;
+    PipelinePlan from_plan = pack(from, keeps);
+    if (from_plan.time_seconds >= now * (1 - 1e-9)) return false;
+    assigned.sequences[from] = std::move(keeps);
+    assigned.sequences[to] = std::move(gets);
+    assigned.plans[from] = std::move(from_plan);
+    assigned.plans[to] = std::move(to_plan);
+    return true;
+  };
+  constexpr std::size_t kMostSteps = 5;
   while (work > 0) {
     std::size_t slowest = 0;
     std::vector<std::size_t> others;
@@ -89,37 +134,30 @@ void repack(std::span<const PipelineCost> pipelines, std::span<const Sequence> s
     for (std::size_t at = 0; at < others.size() && at < 4 && !improved && work > 0; ++at) {
       const std::size_t other = others[at];
       const double gap = now - assigned.plans[other].time_seconds;
-      // Candidates: sequences whose own time comes closest to half the gap.
-      std::vector<int> candidates = assigned.sequences[slowest];
-      std::stable_sort(candidates.begin(), candidates.end(), [&](int x, int y) {
-        const auto off = [&](int index) {
-          return std::abs(
-              pipelines[other].sequence_seconds(sequences[static_cast<std::size_t>(index)].length) -
-              gap / 2);
-        };
-        return off(x) < off(y);
-      });
-      int tried = 0;
-      for (const int index : candidates) {
-        if (tried == 4 || work <= 0) break;
-        const std::int64_t length = sequences[static_cast<std::size_t>(index)].length;
-        if (pipelines[other].padded(length) > pipelines[other].max_tokens) continue;
-        if (pipelines[other].sequence_seconds(length) >= gap) continue;
-        ++tried;
-        std::vector<int> from = assigned.sequences[slowest];
-        std::vector<int> to = assigned.sequences[other];
-        from.erase(std::find(from.begin(), from.end(), index));
-        to.push_back(index);
-        PipelinePlan to_plan = packed(other, to);
-        if (to_plan.time_seconds >= now * (1 - 1e-9)) continue;
-        PipelinePlan from_plan = packed(slowest, from);
-        if (from_plan.time_seconds >= now * (1 - 1e-9)) continue;
-        assigned.sequences[slowest] = std::move(from);
-        assigned.sequences[other] = std::move(to);
-        assigned.plans[slowest] = std::move(from_plan);
-        assigned.plans[other] = std::move(to_plan);
-        improved = true;
-        break;
+      // Moves and swaps of whose time the other takes closest to half the gap.
+      struct Step {
+        int out;
+        int in;
+        double off;
+      };
+      std::vector<Step> steps;
+      for (const int out : assigned.sequences[slowest]) {
+        if (!fits(other, out)) continue;
+        const double gains = seconds(other, out);
+        if (gains < gap) steps.push_back({out, -1, std::abs(gains - gap / 2)});
+        for (const int in : assigned.sequences[other]) {
+          const double takes = gains - seconds(other, in);
+          if (takes <= 0 || takes >= gap || !fits(slowest, in)) continue;
+          steps.push_back({out, in, std::abs(takes - gap / 2)});
+        }
+      }
+      const std::size_t most = std::min<std::size_t>(steps.size(), kMostSteps);
+      std::partial_sort(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(most),
+                        steps.end(), [](const Step& x, const Step& y) {
+                          return std::tie(x.off, x.out, x.in) < std::tie(y.off, y.out, y.in);
+                        });
+      for (std::size_t i = 0; i < most && work > 0 && !improved; ++i) {
+        improved = exchange(slowest, steps[i].out, other, steps[i].in, now);
       }
     }
     if (!improved) return;
@@ -160,12 +198,7 @@ BatchPlan assign_on(std::span<const Sequence> sequences, const PreparedStrategie
   for (int round = 0; round < options.rounds; ++round) {
     const Dispatching dispatching =
         dispatch(pipelines, sequences, corrections, lower_bound, options.dispatch);
-    Assigned assigned;
-    assigned.sequences = dispatching.sequences;
-    for (std::size_t k = 0; k < pipelines.size(); ++k) {
-      assigned.plans.push_back(
-          pack_pipeline(pipelines[k], select(sequences, assigned.sequences[k]), options.packing));
-    }
+    Assigned assigned = packed(pipelines, sequences, dispatching.sequences, options.packing);
     const double makespan = assigned.makespan();
     std::vector<double> learned = learn_corrections(pipelines, assigned, corrections, sequences);
     const bool settled = learned == corrections;
@@ -174,6 +207,13 @@ BatchPlan assign_on(std::span<const Sequence> sequences, const PreparedStrategie
     if (best.makespan() <= good_enough || settled) break;
   }
   repack(pipelines, sequences, options.packing, options.repacks, good_enough, best);
+  if (best.makespan() > good_enough && few_enough_to_exhaust(pipelines, sequences.size())) {
+    Assigned exhaustive =
+        packed(pipelines, sequences, dispatch_exhaustively(pipelines, sequences, options.packing),
+               options.packing);
+    // As good is not enough: of equals the search leaves pipelines more even.
+    if (exhaustive.makespan() < best.makespan() * (1 - 1e-9)) best = std::move(exhaustive);
+  }
   BatchPlan plan;
   plan.strategy = strategy;
   plan.pipelines = std::move(best.plans);

@@ -14,8 +14,10 @@ struct AssignmentOptions {
   std::int64_t max_tokens = 0;  ///< cap on a micro-batch in tokens; 0: what memory allows
   DispatchEffort dispatch;
   PackingEffort packing;
-  int rounds = 3;    ///< dispatch–pack rounds per strategy, each learning from the last
-  int repacks = 48;  ///< moves tried with real packing at the end, per strategy
+  int rounds = 3;  ///< dispatch–pack rounds per strategy, each learning from the last
+  /// Packings tried for moves and swaps at the end, per strategy; one on a single stage, which is
+  /// quickly done, counts a quarter.
+  int repacks = 48;
   /// Choose the strategy by makespan plus its parameter traffic, which differs between strategies;
   /// off, by makespan alone.
   bool count_parameter_traffic = false;

@@ -5,78 +5,28 @@
 #include <limits>
 #include <vector>
 
+#include "planner/bounds_detail.h"
 #include "planner/bubble.h"
 
 namespace hydraulis {
 namespace {
 
-/// Pipelines of one scheme.
-struct Group {
-  const PipelineCost* cost = nullptr;
-  int count = 0;
-  double least_seconds_per_token = 0;
-};
-
-/// Distinct lengths with their numbers.
-struct LengthCount {
-  std::int64_t length = 0;
-  double count = 0;
-};
-
-struct Multipliers {
-  double work = 0;    ///< α
-  double tokens = 0;  ///< β
-};
-
-/// The stage the bound is proved on. Where stages differ the element-wise maximum is no real stage
-/// and would prove too much, so the stage with the most time per token stands for the pipeline.
-StageCost binding_stage(const PipelineCost& cost) {
-  if (cost.uniform_stages()) return cost.slowest;
-  return *std::max_element(cost.stages.begin(), cost.stages.end(),
-                           [](const StageCost& x, const StageCost& y) { return x.b < y.b; });
-}
+using detail::BoundGroup;
+using detail::BoundProblem;
+using detail::LengthCount;
+using detail::Prices;
 
 class Bound {
  public:
-  Bound(std::span<const PipelineCost> pipelines, std::span<const Sequence> sequences) {
-    std::vector<std::int64_t> lengths;
-    for (const Sequence& sequence : sequences) lengths.push_back(sequence.length);
-    std::sort(lengths.begin(), lengths.end());
-    items_ = static_cast<int>(std::min<std::size_t>(lengths.size(), kMostMicroBatches));
-    for (const std::int64_t length : lengths) {
-      if (lengths_.empty() || lengths_.back().length != length) lengths_.push_back({length, 0});
-      lengths_.back().count += 1;
-    }
-    for (const PipelineCost& pipeline : pipelines) {
-      const auto same = std::find_if(groups_.begin(), groups_.end(), [&](const Group& group) {
-        return group.cost->scheme == pipeline.scheme &&
-               group.cost->max_tokens == pipeline.max_tokens;
-      });
-      if (same != groups_.end()) {
-        ++same->count;
-      } else {
-        groups_.push_back({&pipeline, 1, 0});
-        stages_.push_back(binding_stage(pipeline));
-      }
-    }
+  explicit Bound(const BoundProblem& problem)
+      : problem_(problem),
+        groups_(problem.groups),
+        stages_(problem.stages),
+        lengths_(problem.lengths),
+        seconds_(problem.seconds),
+        tokens_(problem.tokens),
+        items_(problem.items) {
     most_work_in_one_.assign(groups_.size(), std::numeric_limits<double>::infinity());
-    const std::size_t cells = groups_.size() * lengths_.size();
-    seconds_.resize(cells);
-    tokens_.resize(cells);
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      double least = std::numeric_limits<double>::infinity();
-      for (std::size_t i = 0; i < lengths_.size(); ++i) {
-        const auto s = static_cast<double>(lengths_[i].length);
-        const std::int64_t padded = groups_[g].cost->padded(lengths_[i].length);
-        const auto tokens = static_cast<double>(padded);
-        const bool fits = padded <= groups_[g].cost->max_tokens;
-        seconds_[g * lengths_.size() + i] = fits ? stages_[g].a * s * s + stages_[g].b * tokens
-                                                 : std::numeric_limits<double>::infinity();
-        tokens_[g * lengths_.size() + i] = tokens;
-        if (fits) least = std::min(least, seconds_[g * lengths_.size() + i] / tokens);
-      }
-      groups_[g].least_seconds_per_token = least;
-    }
   }
 
   double compute(double enough, bool whole_numbers) {
@@ -84,10 +34,10 @@ class Bound {
     const double single = single_sequence();
     if (!std::isfinite(single)) return single;
     const std::vector<int> unbranched(groups_.size(), -1);
-    std::vector<Multipliers> at;
+    std::vector<Prices> at;
     double bound = single;
-    for (const Group& smallest : groups_) {
-      std::vector<Multipliers> start = starting_prices(smallest.cost->max_tokens);
+    for (const BoundGroup& smallest : groups_) {
+      std::vector<Prices> start = starting_prices(smallest.cost->max_tokens);
       const double value = least_time(start, single, unbranched);
       if (at.empty() || value > bound) {
         bound = value;
@@ -96,15 +46,20 @@ class Bound {
     }
     bound = refine(at, bound, enough, unbranched);
     if (!whole_numbers || bound >= enough) return bound;
-    return branch(at, bound, enough);
+    bound = branch(at, bound, enough);
+    const bool pipelined = std::any_of(groups_.begin(), groups_.end(), [](const BoundGroup& group) {
+      return group.cost->scheme.pp > 1;
+    });
+    if (!pipelined || !std::isfinite(enough) || bound * kNearEnough >= enough) return bound;
+    return detail::long_sequence_bound(problem_, at, bound, enough);
   }
 
  private:
   /// Prices to start from: work by devices and tokens by what memory makes them cost in constants,
   /// on pipelines that hold at least `least_cap` tokens; nothing on the others, which long
   /// sequences cannot use.
-  std::vector<Multipliers> starting_prices(std::int64_t least_cap) const {
-    std::vector<Multipliers> at(groups_.size());
+  std::vector<Prices> starting_prices(std::int64_t least_cap) const {
+    std::vector<Prices> at(groups_.size());
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       const std::int64_t cap = groups_[g].cost->max_tokens;
       if (cap < least_cap || cap <= 0) continue;
@@ -130,7 +85,7 @@ class Bound {
     return bound;
   }
 
-  double demand(const std::vector<Multipliers>& at) const {
+  double demand(const std::vector<Prices>& at) const {
     double sum = 0;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
       double least = std::numeric_limits<double>::infinity();
@@ -146,8 +101,8 @@ class Bound {
 
   /// Most that one pipeline of the group can contribute within T with `low` to `high`
   /// micro-batches.
-  double supply(std::size_t g, const Multipliers& price, double T, int low, int high) const {
-    const Group& group = groups_[g];
+  double supply(std::size_t g, const Prices& price, double T, int low, int high) const {
+    const BoundGroup& group = groups_[g];
     const double c = stages_[g].c;
     const int p = group.cost->uniform_stages() ? group.cost->scheme.pp : 1;
     const double cap = static_cast<double>(group.cost->max_tokens);
@@ -179,8 +134,7 @@ class Bound {
 
   /// What all pipelines together can contribute within T. In a branch, `few[g]` pipelines of group
   /// g have at most threshold_[g] micro-batches and the others more.
-  double total_supply(const std::vector<Multipliers>& at, double T,
-                      const std::vector<int>& few) const {
+  double total_supply(const std::vector<Prices>& at, double T, const std::vector<int>& few) const {
     double sum = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (few[g] < 0) {
@@ -197,8 +151,7 @@ class Bound {
   }
 
   /// Largest T found that these multipliers exclude; at least `low`.
-  double least_time(const std::vector<Multipliers>& at, double low,
-                    const std::vector<int>& few) const {
+  double least_time(const std::vector<Prices>& at, double low, const std::vector<int>& few) const {
     const double need = demand(at);
     const auto excluded = [&](double T) { return total_supply(at, T, few) < need * (1 - 1e-12); };
     if (!excluded(low)) return low;
@@ -220,7 +173,7 @@ class Bound {
   }
 
   /// Coordinate search on the logarithms of the multipliers: every point visited is a proof.
-  double refine(std::vector<Multipliers>& at, double floor, double enough,
+  double refine(std::vector<Prices>& at, double floor, double enough,
                 const std::vector<int>& few) const {
     double best = least_time(at, floor, few);
     const auto attempt = [&](double& value, double changed) {
@@ -285,7 +238,7 @@ class Bound {
   /// Whole numbers: splits into cases by how many pipelines of each group have few micro-batches,
   /// and takes the least bound of all cases. Groups are left whole when the cases would be too
   /// many.
-  double branch(const std::vector<Multipliers>& at, double bound, double enough) {
+  double branch(const std::vector<Prices>& at, double bound, double enough) {
     constexpr int kMostCases = 96;
     for (std::size_t g = 0; g < groups_.size(); ++g) most_work_in_one_[g] = most_work_in_one(g);
     threshold_.assign(groups_.size(), 0);
@@ -305,7 +258,7 @@ class Bound {
     if (cases == 1) return bound;
     double least = std::numeric_limits<double>::infinity();
     while (true) {
-      std::vector<Multipliers> start = at;
+      std::vector<Prices> start = at;
       least = std::min(least, refine(start, bound, std::min(enough, least), few));
       if (least <= bound) return bound;
       std::size_t g = 0;
@@ -320,14 +273,16 @@ class Bound {
   }
 
   static constexpr int kMostMicroBatches = 1'000'000'000;
-  int items_ = 0;                         ///< sequences
+  static constexpr double kNearEnough = 1.005;  ///< no search for the last half per cent
+  const BoundProblem& problem_;
+  const std::vector<BoundGroup>& groups_;
+  const std::vector<StageCost>& stages_;
+  const std::vector<LengthCount>& lengths_;
+  const std::vector<double>& seconds_;
+  const std::vector<double>& tokens_;
+  const int items_;
   std::vector<double> most_work_in_one_;  ///< seconds, by group
   std::vector<int> threshold_;            ///< by group, the branching point of branch()
-  std::vector<Group> groups_;
-  std::vector<StageCost> stages_;
-  std::vector<LengthCount> lengths_;
-  std::vector<double> seconds_;  ///< [group][length]; infinity where it does not fit
-  std::vector<double> tokens_;
 };
 
 }  // namespace
@@ -335,7 +290,8 @@ class Bound {
 double makespan_lower_bound(std::span<const PipelineCost> pipelines,
                             std::span<const Sequence> sequences, BoundEffort effort,
                             double enough) {
-  return Bound(pipelines, sequences).compute(enough, effort == BoundEffort::whole_numbers);
+  const BoundProblem problem(pipelines, sequences);
+  return Bound(problem).compute(enough, effort == BoundEffort::whole_numbers);
 }
 
 }  // namespace hydraulis

@@ -1,6 +1,7 @@
 #include "planner/dispatch.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -76,6 +77,7 @@ class Search {
   }
 
   bool exhausted() const { return evaluations_left_ <= 0; }
+  std::int64_t evaluations_left() const { return evaluations_left_; }
   std::size_t count() const { return lengths_.size(); }
   int original(int rank) const { return order_[static_cast<std::size_t>(rank)]; }
 
@@ -140,11 +142,24 @@ class Search {
     place(free);
   }
 
- private:
   bool fits(int k, int rank) const {
     return pipelines_[k].padded(lengths_[rank]) <= pipelines_[k].max_tokens;
   }
 
+  void insert(int k, int rank) {
+    Load& load = loads_[k];
+    const double seconds = with(k, -1, rank);
+    load.work += pipelines_[k].sequence_seconds(lengths_[rank]);
+    load.tokens += pipelines_[k].padded(lengths_[rank]);
+    load.large += is_large(k, rank) ? 1 : 0;
+    load.seconds = seconds;
+    // Placement runs longest first, so the position is nearly always the end.
+    auto at = load.ranks.end();
+    while (at != load.ranks.begin() && *(at - 1) > rank) --at;
+    load.ranks.insert(at, rank);
+  }
+
+ private:
   bool is_large(int k, int rank) const {
     return 2 * pipelines_[k].padded(lengths_[rank]) > pipelines_[k].max_tokens;
   }
@@ -157,11 +172,6 @@ class Search {
     double work = load.work;
     std::int64_t tokens = load.tokens;
     std::int64_t large = load.large;
-    int longest = -1;
-    if (!load.ranks.empty()) {
-      longest = load.ranks.front();
-      if (longest == out) longest = load.ranks.size() > 1 ? load.ranks[1] : -1;
-    }
     if (out >= 0) {
       work -= pipeline.sequence_seconds(lengths_[out]);
       tokens -= pipeline.padded(lengths_[out]);
@@ -171,13 +181,26 @@ class Search {
       work += pipeline.sequence_seconds(lengths_[in]);
       tokens += pipeline.padded(lengths_[in]);
       large += is_large(k, in) ? 1 : 0;
-      if (longest < 0 || in < longest) longest = in;
     }
-    if (longest < 0) return 0;
+    // The longest of them; a single stage does not ask for more than one.
+    std::array<double, 3> longest{};
+    std::size_t known = 0;
+    const std::size_t wanted = pipeline.scheme.pp > 1 ? longest.size() : 1;
+    bool entered = in < 0;
+    for (std::size_t at = 0; known < wanted && (at < load.ranks.size() || !entered);) {
+      int rank = in;
+      if (!entered && (at == load.ranks.size() || in < load.ranks[at])) {
+        entered = true;
+      } else {
+        rank = load.ranks[at++];
+        if (rank == out) continue;
+      }
+      longest[known++] = pipeline.sequence_seconds(lengths_[rank]);
+    }
+    if (known == 0) return 0;
     if (tokens > token_limits_[k]) return std::numeric_limits<double>::infinity();
     return corrections_[k] * estimate_pipeline_seconds(pipeline, std::max(work, 0.0), tokens,
-                                                       pipeline.sequence_seconds(lengths_[longest]),
-                                                       large);
+                                                       std::span(longest.data(), known), large);
   }
 
   void refresh(int k) {
@@ -192,19 +215,6 @@ class Search {
       load.large += is_large(k, rank) ? 1 : 0;
     }
     load.seconds = with(k, -1, -1);
-  }
-
-  void insert(int k, int rank) {
-    Load& load = loads_[k];
-    const double seconds = with(k, -1, rank);
-    load.work += pipelines_[k].sequence_seconds(lengths_[rank]);
-    load.tokens += pipelines_[k].padded(lengths_[rank]);
-    load.large += is_large(k, rank) ? 1 : 0;
-    load.seconds = seconds;
-    // Placement runs longest first, so the position is nearly always the end.
-    auto at = load.ranks.end();
-    while (at != load.ranks.begin() && *(at - 1) > rank) --at;
-    load.ranks.insert(at, rank);
   }
 
   void erase(int k, int rank) {
@@ -341,7 +351,7 @@ class Search {
 }  // namespace
 
 double estimate_pipeline_seconds(const PipelineCost& pipeline, double work, std::int64_t tokens,
-                                 double longest, std::int64_t large) {
+                                 std::span<const double> longest, std::int64_t large) {
   const std::int64_t fewest =
       std::max<std::int64_t>({1, large, (tokens + pipeline.max_tokens - 1) / pipeline.max_tokens});
   const double c = pipeline.slowest.c;
@@ -351,14 +361,77 @@ double estimate_pipeline_seconds(const PipelineCost& pipeline, double work, std:
   double best = std::numeric_limits<double>::infinity();
   constexpr std::int64_t kMostTried = 64;
   for (std::int64_t v = fewest; v < fewest + kMostTried; ++v) {
-    const double seconds = least_bubble_factor(stages, v) * (work + static_cast<double>(v) * c);
+    const double seconds = least_makespan(stages, v, work + static_cast<double>(v) * c, longest);
     if (seconds >= best) break;
     best = seconds;
   }
-  return std::max(best, stages * (longest + c));
+  return std::max(best, stages * (longest.front() + c));
 }
 
 namespace {
+
+/// Starts again from every way to place the few longest sequences, the others after them one by
+/// one, and improves the best starts. Where they go decides how long the micro-batches of a
+/// pipeline of stages are, and no move or swap of one sequence leads from one such way to another.
+void place_longest(std::span<const PipelineCost> pipelines, double good_enough, Search& search,
+                   std::vector<Load>& best, double& best_seconds) {
+  constexpr int kMostPlaced = 4;
+  // A start costs about one estimate a sequence and pipeline; a quarter of what is left may go
+  // there.
+  const auto start_cost = static_cast<std::int64_t>(search.count() * pipelines.size());
+  const std::int64_t most_starts =
+      std::min<std::int64_t>(64, search.evaluations_left() / (4 * start_cost));
+  constexpr std::size_t kMostImproved = 3;
+  if (std::all_of(pipelines.begin(), pipelines.end(),
+                  [](const PipelineCost& pipeline) { return pipeline.scheme.pp == 1; })) {
+    return;
+  }
+  const int count = static_cast<int>(pipelines.size());
+  const int placed = static_cast<int>(std::min<std::size_t>(kMostPlaced, search.count()));
+  std::vector<int> rest(search.count() - static_cast<std::size_t>(placed));
+  std::iota(rest.begin(), rest.end(), placed);
+  struct Start {
+    double seconds;
+    std::vector<Load> loads;
+  };
+  std::vector<Start> starts;
+  std::vector<int> place_of(static_cast<std::size_t>(placed), -1);
+  std::int64_t tried = 0;
+  // Counts through the ways; of equal pipelines an empty one is entered in order only.
+  const auto visit = [&](const auto& self, int rank) -> void {
+    if (tried >= most_starts || search.exhausted()) return;
+    if (rank == placed) {
+      ++tried;
+      search.clear();
+      for (int r = 0; r < placed; ++r) search.insert(place_of[r], r);
+      if (search.place(rest)) starts.push_back({search.makespan(), search.loads()});
+      return;
+    }
+    std::vector<char> entered(static_cast<std::size_t>(count), 0);
+    for (int k = 0; k < count; ++k) {
+      if (!search.fits(k, rank)) continue;
+      const bool empty =
+          std::find(place_of.begin(), place_of.begin() + rank, k) == place_of.begin() + rank;
+      char& alike = entered[search.scheme_class(k)];
+      if (empty && alike != 0) continue;
+      if (empty) alike = 1;
+      place_of[rank] = k;
+      self(self, rank + 1);
+    }
+  };
+  visit(visit, 0);
+  std::stable_sort(starts.begin(), starts.end(),
+                   [](const Start& x, const Start& y) { return x.seconds < y.seconds; });
+  for (std::size_t i = 0; i < std::min(starts.size(), kMostImproved); ++i) {
+    if (best_seconds <= good_enough) return;
+    search.restore(starts[i].loads);
+    search.improve(good_enough);
+    if (search.makespan() < best_seconds) {
+      best = search.loads();
+      best_seconds = search.makespan();
+    }
+  }
+}
 
 /// Starts again with the first few pipelines of a scheme held to one micro-batch fewer than they
 /// have now and filled with long sequences: a whole constant is saved that single moves cannot
@@ -414,6 +487,8 @@ Dispatching dispatch(std::span<const PipelineCost> pipelines, std::span<const Se
   const double target = std::min(best_seconds, lower_bound * 1.001);
   if (best_seconds > good_enough) {
     save_micro_batches(pipelines, good_enough, target, search, best, best_seconds);
+    search.clear();
+    place_longest(pipelines, good_enough, search, best, best_seconds);
     search.clear();
     search.restore(best);
   }

@@ -21,11 +21,12 @@ struct Dispatching {
   double estimated_seconds = 0;
 };
 
-/// Estimated seconds of a pipeline with the given load: work (Σ a·s² + b·s), tokens, the longest
-/// sequence's seconds, and the number of sequences that cannot share a micro-batch. Counts the
-/// constant per micro-batch and the bubbles; `correction` is packed ÷ estimated time seen before.
+/// Estimated seconds of a pipeline with the given load: work (Σ a·s² + b·s), tokens, the
+/// seconds of its longest sequences (one to three, longest first), and the number of sequences that
+/// cannot share a micro-batch. Counts the constant per micro-batch and the bubbles; `correction` is
+/// packed ÷ estimated time seen before.
 double estimate_pipeline_seconds(const PipelineCost& pipeline, double work, std::int64_t tokens,
-                                 double longest, std::int64_t large);
+                                 std::span<const double> longest, std::int64_t large);
 
 /// Decides which pipeline trains each sequence: longest first to the pipeline that would finish it
 /// earliest, then moves and swaps that lower the slowest pipeline, then ruin-and-recreate rounds.

@@ -73,6 +73,34 @@ TEST(Bounds, NeverAboveTheExhaustiveOptimumOnPipelinesOfStages) {
   }
 }
 
+/// Bounds that look at where long sequences go, which they do only when told how much is enough.
+void long_bounds_hold(std::uint64_t seed, int rounds, int most_sequences, int most_stages,
+                      int least_raised) {
+  Random random(seed);
+  int raised = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const SmallInstance instance = test::random_instance(random, most_sequences, most_stages);
+    const double optimum = test::exhaustive_optimum(instance);
+    const double without =
+        makespan_lower_bound(instance.pipelines, instance.sequences, BoundEffort::whole_numbers);
+    for (const double enough : {1.0 + 1e-6, 1.02, 1.2}) {
+      const double bound = makespan_lower_bound(instance.pipelines, instance.sequences,
+                                                BoundEffort::whole_numbers, enough * optimum);
+      EXPECT_LE(bound, optimum * (1 + 2e-6)) << instance.text();
+      raised += bound > 1.001 * without ? 1 : 0;
+    }
+  }
+  EXPECT_GT(raised, least_raised);
+}
+
+TEST(Bounds, WithLongSequencesNeverAboveTheExhaustiveOptimum) {
+  long_bounds_hold(14, 800, 5, 4, 400);
+}
+
+TEST(Bounds, WithLongSequencesOnManyStagesNeverAboveTheExhaustiveOptimum) {
+  long_bounds_hold(15, 400, 4, 8, 200);
+}
+
 TEST(Bounds, NeverAboveTheMixedIntegerOptimum) {
   Random random(13);
   int solved = 0;
