@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/usage.h"
+#include "runtime/agreement.h"
 
 namespace hydraulis {
 namespace {
@@ -71,10 +72,14 @@ int main_function(int argc, char** argv) {
     add_assign_command(app);
     add_simulate_command(app);
     add_compare_command(app);
+    add_train_command(app);
     add_checkpoint_commands(app);
     run(app, argc, argv);
   } catch (const OutputClosed&) {
     return static_cast<int>(ExitCode::done);
+  } catch (const AgreedError& error) {
+    if (!error.tells()) return static_cast<int>(error.code());
+    return report_error(error.code(), error.what());
   } catch (const Error& error) {
     return report_error(error.code(), error.what());
   } catch (const std::system_error& error) {  // fmt::print reports a failed write so

@@ -58,7 +58,7 @@ SchemeCoefficients coefficients(const ModelSpec& model, const ClusterSpec& clust
           fit.seconds_per_layer * ideal.layers + ideal.ring_latency};
 }
 
-std::vector<std::string> limits_of(const ModelSpec& model) {
+std::vector<std::string> limits_of(const ModelSpec& model, const ClusterSpec& cluster) {
   const detail::Calibration& fit = detail::calibration();
   std::vector<std::string> limits = {
       fmt::format(
@@ -77,7 +77,10 @@ std::vector<std::string> limits_of(const ModelSpec& model) {
       "tensor- and context-parallel communication is inside the times; stage-to-stage transfers "
       "and "
       "gradient traffic are not",
-      "memory: 5000 MiB constant and 6 GiB margin as measured on the A800",
+      cluster.device.reserved_bytes >= 0
+          ? fmt::format("memory: {:.2f} GiB of a device are reserved, as the cluster says",
+                        cluster.device.reserved_bytes / (1024 * kMiB))
+          : "memory: 5000 MiB constant and 6 GiB margin as measured on the A800",
   };
   if (model.kv_heads < kTensorDegrees[std::size(kTensorDegrees) - 1]) {
     limits.push_back(
@@ -154,11 +157,15 @@ Profile analytic_profile(const ModelSpec& model, const ClusterSpec& cluster) {
       }
     }
   }
-  profile.memory.constant_gap_bytes = 5000 * kMiB;
-  profile.memory.safety_bytes = 6 * 1024 * kMiB;
+  if (cluster.device.reserved_bytes >= 0) {
+    profile.memory.safety_bytes = cluster.device.reserved_bytes;
+  } else {
+    profile.memory.constant_gap_bytes = 5000 * kMiB;
+    profile.memory.safety_bytes = 6 * 1024 * kMiB;
+  }
   profile.contains_tensor_parallel_communication = true;
   profile.contains_pipeline_communication = false;
-  profile.limits = limits_of(model);
+  profile.limits = limits_of(model, cluster);
   return profile;
 }
 

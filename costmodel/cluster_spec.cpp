@@ -69,6 +69,13 @@ DeviceSpec parse_device(const Json& json, const std::string& where) {
   device.peak_flops = positive(fields, "peak_bf16_teraflops") * kTera;
   device.memory_bandwidth_bytes_per_second =
       positive(fields, "memory_bandwidth_gigabytes_per_second") * kGiga;
+  if (fields.has("reserved_gib")) {
+    device.reserved_bytes = fields.number("reserved_gib") * kGiB;
+    if (device.reserved_bytes < 0 || device.reserved_bytes >= device.memory_bytes) {
+      throw InputError("{}: {}, expected 0 or more and less than memory_gib",
+                       fields.name("reserved_gib"), device.reserved_bytes / kGiB);
+    }
+  }
   fields.finish();
   return device;
 }
@@ -177,6 +184,9 @@ Json cluster_json(const ClusterSpec& cluster) {
   device["peak_bf16_teraflops"] = cluster.device.peak_flops / kTera;
   device["memory_bandwidth_gigabytes_per_second"] =
       cluster.device.memory_bandwidth_bytes_per_second / kGiga;
+  if (cluster.device.reserved_bytes >= 0) {
+    device["reserved_gib"] = cluster.device.reserved_bytes / kGiB;
+  }
   json["intra_node"] = link_json(cluster.intra_node);
   json["inter_node"] = link_json(cluster.inter_node);
   json["levels"] = Json::array();

@@ -18,6 +18,9 @@ struct DeviceSpec {
   double memory_bytes = 0;
   double peak_flops = 0;  ///< bf16 dense, FLOP/s
   double memory_bandwidth_bytes_per_second = 0;
+  /// Memory that training cannot use: context, workspace and a margin. Negative: not known, so as
+  /// measured on the A800.
+  double reserved_bytes = -1;
 };
 
 /// One level of the network above the node, for topologies with oversubscription.
@@ -49,13 +52,14 @@ struct ClusterSpec {
 ///
 ///   {"name": "lab", "origin": "measured", "nodes": 8, "devices_per_node": 8,
 ///    "device": {"name": "a800", "memory_gib": 80, "peak_bf16_teraflops": 312,
-///               "memory_bandwidth_gigabytes_per_second": 2039},
+///               "memory_bandwidth_gigabytes_per_second": 2039, "reserved_gib": 10.9},
 ///    "intra_node": {"bandwidth_gigabytes_per_second": 200, "latency_microseconds": 3.4},
 ///    "inter_node": {"bandwidth_gigabits_per_second": 200, "latency_microseconds": 14},
 ///    "levels": [{"name": "leaf", "nodes": 4, "oversubscription": 2, "latency_microseconds": 1}]}
 ///
 /// A link gives its bandwidth, per device and in one direction, in exactly one of the two units;
-/// `inter_node` may be left out for one node, `levels`, `name`, `origin` and `notes` always.
+/// `reserved_gib` is that of the A800 when left out; `inter_node` may be left out for one node,
+/// `levels`, `name`, `origin` and `notes` always.
 ClusterSpec load_cluster(const std::string& preset_or_path);
 
 /// The same from parsed JSON; `where` names the file in errors. Throws InputError.

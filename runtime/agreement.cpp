@@ -25,7 +25,7 @@ void together(Communicator& world, const std::function<void()>& work) {
   const auto first = std::find_if(codes.begin(), codes.end(), [](double c) { return c > 0; });
   if (first == codes.end()) return;
   const auto code = static_cast<ExitCode>(static_cast<int>(*first));
-  if (first - codes.begin() != world.rank()) throw AgreedError(code, "another rank failed");
+  if (first - codes.begin() != world.rank()) throw AgreedError(code, "another rank failed", false);
   const bool everywhere = std::all_of(codes.begin(), codes.end(), [](double c) { return c > 0; });
   throw Error(
       code, everywhere ? failed->what() : fmt::format("rank {}: {}", world.rank(), failed->what()));

@@ -10,15 +10,21 @@
 
 namespace hydraulis {
 
-/// An error that other ranks share or have already told about: nothing is left to print.
+/// An error that every rank knows of, so that all can end in order.
 class AgreedError : public Error {
  public:
-  using Error::Error;
+  AgreedError(ExitCode code, const std::string& message, bool tells)
+      : Error(code, message), tells_(tells) {}
+  /// Whether this rank is the one that tells people.
+  bool tells() const { return tells_; }
+
+ private:
+  bool tells_;
 };
 
 /// Runs `work` on every rank and comes back when it succeeded everywhere. Where it threw an Error
-/// on some rank, every rank throws it: an Error with the message on the lowest rank it failed on
-/// ("rank 3: …" when not on all), an AgreedError on the others. All ranks call it together.
+/// on some rank, every rank throws an AgreedError; the lowest rank it failed on tells the message
+/// ("rank 3: …" when not all failed). All ranks call it together.
 void together(Communicator& world, const std::function<void()>& work);
 
 /// Bytes of rank 0 on every rank.

@@ -1,0 +1,111 @@
+// `hydraulis train`.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/train_output.h"
+#include "runtime/agreement.h"
+#include "runtime/dry_run.h"
+#include "runtime/stop_signal.h"
+#include "runtime/trainer.h"
+
+namespace hydraulis {
+namespace {
+
+struct Options {
+  std::string run;
+  std::string resume = "never";
+  bool dry_run = false;
+  bool json = false;
+};
+
+/// What a rank says goes to standard error; results to standard output, by rank 0.
+void say(const std::string& text) { fmt::print(stderr, "hydraulis: {}\n", text); }
+
+void print_step(const Options& options, const StepReport& report) {
+  if (options.json) {
+    write_stdout(step_json(report).dump() + "\n");
+  } else {
+    if (report.step % 50 == 1) write_stdout(step_heading());
+    write_stdout(step_line(report));
+  }
+  flush_stdout();
+}
+
+void train_on_ranks(const Options& options, CpuProcess& process, const RunConfig& config,
+                    const RunSetup& setup) {
+  process.world->set_timeout_seconds(config.timeout_seconds);
+  const std::unique_ptr<Compute> compute = make_cpu_compute(*process.device);
+  const Backend backend{process.device.get(), compute.get(), process.world.get(), config.type};
+  catch_stop_signals(static_cast<int>(std::ceil(config.timeout_seconds)));
+  TrainListener listener;
+  listener.step = [&](const StepReport& report) { print_step(options, report); };
+  listener.note = say;
+  const Resume resume = options.resume == "auto" ? Resume::newest : Resume::no;
+  const TrainSummary summary = train(backend, config, setup, resume, listener);
+  if (process.world->rank() != 0) return;
+  write_stdout(options.json ? to_json(summary).dump() + "\n" : to_text(summary));
+}
+
+void run(const Options& options) {
+  if (options.dry_run) {
+    const DryRun plan = dry_run(load_run_config(options.run));
+    write_stdout(options.json ? to_json(plan).dump(2) + "\n" : to_text(plan));
+    return;
+  }
+  // Threads and memory of the process are in the file, so it is read first; that it could not be
+  // is told once the ranks can agree on it.
+  std::optional<Error> unreadable;
+  RunConfig config;
+  RunSetup setup;
+  std::int64_t memory_limit = 0;
+  try {
+    config = load_run_config(options.run);
+    setup = load_run_setup(config);
+    memory_limit = memory_limit_bytes(config, setup);
+  } catch (const Error& error) {
+    unreadable = error;
+  }
+  CpuProcess process = start_cpu_process(config.threads, memory_limit);
+  try {
+    together(*process.world, [&] {
+      if (unreadable) throw Error(*unreadable);
+    });
+    train_on_ranks(options, process, config, setup);
+  } catch (const AgreedError&) {
+    throw;
+  } catch (const Error& error) {
+    // The other ranks know nothing of it and would wait.
+    say(fmt::format("error: {}", error.what()));
+    process.world->abort(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    say(fmt::format("error: rank {}: {}", process.world->rank(), error.what()));
+    process.world->abort(static_cast<int>(ExitCode::internal));
+  }
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("train", "train a model for real, from a plan");
+  command->add_option("RUN", options->run, "RUN.json: plan, data, optimizer, schedule")->required();
+  command->add_option("--resume", options->resume, "auto: go on from the newest whole checkpoint")
+      ->check(CLI::IsMember({"auto", "never"}))
+      ->capture_default_str();
+  command->add_flag("--dry-run", options->dry_run,
+                    "show memory, steps and predicted time without training");
+  command->add_flag("--json", options->json, "one JSON object a line");
+  command->footer(
+      "Ranks are started by mpirun or srun, one for each device of the plan.\n"
+      "Example:\n  mpirun -n 2 hydraulis train run.json --resume auto");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace hydraulis
