@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The case study from nothing: installs what is missing, builds the command, plans LLaMA-32B on 64
 # A800 at 32K context with 200,000 tokens a batch, and simulates 100 iterations under every system:
-# on the token lengths of real web pages and on lengths drawn like CommonCrawl's.
+# on the token lengths of real web pages and on lengths drawn like CommonCrawl's. Then a small model
+# is trained for real on two processes of this machine, with a plan made the same way.
 # Outputs go to out/quickstart; nothing else is written but the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,6 +41,19 @@ for trace in web-gpt2 commoncrawl; do
     --iterations 100 --timeline "$out/timeline.json" | tee "$out/simulate.txt"
 done
 
+out=out/quickstart/train
+example=experiments/example
+mkdir -p $out
+printf '\n== a small model trained on two processes: the strategy set\n'
+"$hydraulis" trace import experiments/data/corpus/corpus.jsonl.gz \
+  --tokenizer bpe:experiments/data/corpus -o $out/corpus.h5 >$out/corpus.txt
+"$hydraulis" plan --model $example/config.json --cluster $example/cluster.json \
+  --trace $out/corpus.h5 --context 4096 --tokens-per-batch 8192 --over-context truncate \
+  -o $out/plan.json | tee $out/plan.txt
+printf '\n== the training (about a minute)\n'
+rm -rf $out/run
+tests/mpirun.sh 2 "$hydraulis" train $example/run.json | tee $out/train.txt
+
 cat <<END
 
 Outputs, for each trace, in out/quickstart:
@@ -47,4 +61,7 @@ Outputs, for each trace, in out/quickstart:
   compare.txt    the systems side by side
   simulate.txt   the iterations and the strategies chosen
   timeline.json  one iteration; open it at https://ui.perfetto.dev
+and of the training in out/quickstart/train:
+  train.txt      loss, predicted and measured time by step
+  run/           log.csv, sequences.csv, tensorboard, checkpoints, timeline.h5
 END
