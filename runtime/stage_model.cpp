@@ -134,7 +134,11 @@ Tensor StageModel::forward(int micro_batch, Tensor input, bool keep) {
     head_forward(micro_batch, live, std::move(x));
     x = {};
   }
-  if (!keep) live_.erase(micro_batch);
+  if (!keep) {
+    // The last all-reduce of the loss's sums may still be under way in what goes back now.
+    context_.backend->device->synchronize(*context_.compute);
+    live_.erase(micro_batch);
+  }
   return x;
 }
 

@@ -52,8 +52,9 @@ CpuProcess& mpi_process() { return *process; }
 
 int main(int argc, char** argv) {
   using hydraulis::test::process;
-  // The process first: tests with parameters are made for the number of ranks there is.
-  process = hydraulis::start_cpu_process();
+  // The process first: tests with parameters are made for the number of ranks there is. One thread
+  // a rank: small kernels on more wait for one another where the machine has other work.
+  process = hydraulis::start_cpu_process(1);
   testing::InitGoogleTest(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   if (process->world->rank() != 0) delete listeners.Release(listeners.default_result_printer());
