@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -43,9 +42,16 @@ void train_on_ranks(const Options& options, CpuProcess& process, const RunConfig
   process.world->set_timeout_seconds(config.timeout_seconds);
   const std::unique_ptr<Compute> compute = make_cpu_compute(*process.device);
   const Backend backend{process.device.get(), compute.get(), process.world.get(), config.type};
-  catch_stop_signals(static_cast<int>(std::ceil(config.timeout_seconds)));
+  catch_stop_signals(process.world->rank(), stop_grace(config, 0));
   TrainListener listener;
-  listener.step = [&](const StepReport& report) { print_step(options, report); };
+  bool heard = true;
+  listener.step = [&](const StepReport& report) {
+    try {
+      if (heard) print_step(options, report);
+    } catch (const OutputClosed&) {
+      heard = false;  // nobody reads any more; log.csv has it all
+    }
+  };
   listener.note = say;
   const Resume resume = options.resume == "auto" ? Resume::newest : Resume::no;
   const TrainSummary summary = train(backend, config, setup, resume, listener);
@@ -84,6 +90,9 @@ void run(const Options& options) {
     // The other ranks know nothing of it and would wait.
     say(fmt::format("error: {}", error.what()));
     process.world->abort(static_cast<int>(error.code()));
+  } catch (const CommunicationError& error) {
+    say(fmt::format("error: {}", error.what()));
+    process.world->abort(static_cast<int>(ExitCode::internal));
   } catch (const std::exception& error) {
     say(fmt::format("error: rank {}: {}", process.world->rank(), error.what()));
     process.world->abort(static_cast<int>(ExitCode::internal));
@@ -103,7 +112,10 @@ void add_train_command(CLI::App& app) {
                     "show memory, steps and predicted time without training");
   command->add_flag("--json", options->json, "one JSON object a line");
   command->footer(
-      "Ranks are started by mpirun or srun, one for each device of the plan.\n"
+      "Ranks are started by mpirun or srun, one for each device of the plan. SIGTERM, SIGINT or\n"
+      "SIGUSR1 ends the run after its step with a checkpoint. mpirun kills its ranks one second\n"
+      "after it got SIGTERM, or later with --mca odls_base_sigkill_timeout SECONDS; it passes\n"
+      "SIGUSR1 on and waits.\n"
       "Example:\n  mpirun -n 2 hydraulis train run.json --resume auto");
   command->callback([options] { run(*options); });
 }

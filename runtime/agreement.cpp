@@ -27,8 +27,8 @@ void together(Communicator& world, const std::function<void()>& work) {
   const auto code = static_cast<ExitCode>(static_cast<int>(*first));
   if (first - codes.begin() != world.rank()) throw AgreedError(code, "another rank failed", false);
   const bool everywhere = std::all_of(codes.begin(), codes.end(), [](double c) { return c > 0; });
-  throw Error(
-      code, everywhere ? failed->what() : fmt::format("rank {}: {}", world.rank(), failed->what()));
+  const std::string what = failed->what();
+  throw AgreedError(code, everywhere ? what : fmt::format("rank {}: {}", world.rank(), what), true);
 }
 
 std::vector<std::uint8_t> broadcast_bytes(const Backend& backend, std::vector<std::uint8_t> bytes) {

@@ -110,7 +110,12 @@ std::optional<RunCheckpoint> load_newest(const Backend& backend, const std::file
     for (const std::string& name : clean_checkpoints(root)) note("removed unfinished " + name);
     const NewestCheckpoint newest = newest_checkpoint(root);
     for (const std::string& line : newest.notes) note(line);
-    if (newest.checkpoint) found = newest.checkpoint->path.string();
+    if (newest.checkpoint) {
+      found = newest.checkpoint->path.string();
+    } else if (!newest.notes.empty()) {
+      throw InputError("{}: none of {} checkpoints is whole; remove them to begin anew",
+                       root.string(), newest.notes.size());
+    }
   });
   const std::vector<std::uint8_t> path =
       broadcast_bytes(backend, std::vector<std::uint8_t>(found.begin(), found.end()));

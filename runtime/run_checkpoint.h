@@ -29,7 +29,8 @@ std::filesystem::path save_checkpoint(const Backend& backend, const RunConfig& c
                                       const RunCheckpoint& state);
 
 /// Loads the newest whole checkpoint under `root`, saying through `note` what was passed over;
-/// nothing when there is none. Throws InputError when it is of another model.
+/// nothing when there is none. Throws InputError when it is of another model, or when there are
+/// checkpoints and none is whole.
 std::optional<RunCheckpoint> load_newest(const Backend& backend, const std::filesystem::path& root,
                                          const DecoderSpec& decoder, const OptimizerShard& shard,
                                          const std::function<void(const std::string&)>& note);

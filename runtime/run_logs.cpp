@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <tuple>
 
 #include "runtime/agreement.h"
 
@@ -22,6 +24,19 @@ const std::filesystem::path& made(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) throw InputError("{}: cannot be made: {}", folder.string(), error.message());
   return folder;
+}
+
+/// A stream does one thing at a time: what was asked for while it was busy began when it was free.
+void put_in_order(std::vector<TimelineEvent>& events) {
+  std::ranges::sort(events, {}, [](const TimelineEvent& event) {
+    return std::tuple(event.stage, event.stream, event.end_seconds, event.instruction);
+  });
+  for (std::size_t i = 1; i < events.size(); ++i) {
+    const TimelineEvent& before = events[i - 1];
+    TimelineEvent& event = events[i];
+    if (event.stage != before.stage || event.stream != before.stream) continue;
+    event.start_seconds = std::max(event.start_seconds, before.end_seconds);
+  }
 }
 
 }  // namespace
@@ -61,8 +76,12 @@ void TimelineCollector::add(const Backend& backend, const Program& program,
                             const IterationOutcome& mine) {
   Json events = Json::array();
   const int rank = backend.world->rank();
-  for (const TimelineEvent& event : mine.events) {
-    if (program.stages[event.stage].devices.front() != rank) continue;
+  std::vector<TimelineEvent> own;
+  std::ranges::copy_if(mine.events, std::back_inserter(own), [&](const TimelineEvent& event) {
+    return program.stages[event.stage].devices.front() == rank;
+  });
+  put_in_order(own);
+  for (const TimelineEvent& event : own) {
     events.push_back(
         Json::array({event.iteration, event.stage, event.instruction, static_cast<int>(event.op),
                      static_cast<int>(event.stream), event.micro_batch, event.start_seconds,

@@ -1,34 +1,60 @@
 #include "runtime/stop_signal.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <csignal>
+#include <string>
+
+#include "base/error.h"
 
 namespace hydraulis {
 namespace {
 
-volatile std::sig_atomic_t requested = 0;
-volatile std::sig_atomic_t grace = 0;
+constexpr double kLongestGrace = 1e6;  ///< seconds
+
+std::atomic<bool> requested = false;
+std::atomic<unsigned> grace = 0;  ///< whole seconds
+std::string last_words;           ///< made beforehand: a handler may only write
 
 extern "C" void on_stop_signal(int) {
-  if (requested != 0) return;
-  requested = 1;
-  alarm(static_cast<unsigned>(grace));  // SIGALRM's default action ends the process
+  if (requested.exchange(true)) return;
+  alarm(grace.load());
+}
+
+extern "C" void on_grace_over(int) {
+  [[maybe_unused]] const ssize_t written =
+      ::write(STDERR_FILENO, last_words.data(), last_words.size());
+  ::_exit(static_cast<int>(ExitCode::internal));
 }
 
 }  // namespace
 
-void catch_stop_signals(int grace_seconds) {
-  grace = grace_seconds;
-  struct sigaction action = {};
-  action.sa_handler = on_stop_signal;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+void set_stop_grace(double seconds) {
+  grace = static_cast<unsigned>(std::ceil(std::clamp(seconds, 1.0, kLongestGrace)));
 }
 
-bool stop_requested() { return requested != 0; }
+void catch_stop_signals(int rank, double grace_seconds) {
+  static_assert(std::atomic<bool>::is_always_lock_free &&
+                std::atomic<unsigned>::is_always_lock_free);
+  set_stop_grace(grace_seconds);
+  last_words = fmt::format(
+      "hydraulis: error: rank {}: asked to stop, but the step did not end in time; no checkpoint "
+      "of it\n",
+      rank);
+  struct sigaction action = {};
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  action.sa_handler = on_grace_over;
+  sigaction(SIGALRM, &action, nullptr);
+  action.sa_handler = on_stop_signal;
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
+}
+
+bool stop_requested() { return requested; }
 
 void stop_agreed() { alarm(0); }
 

@@ -2,10 +2,13 @@
 
 namespace hydraulis {
 
-/// SIGTERM and SIGINT from now on only raise a flag, which the ranks agree on at the end of a step.
-/// A launcher also sends SIGTERM to the survivors of a dead rank, whose step never ends: a process
-/// that has not reached stop_agreed() `grace_seconds` after the signal ends itself.
-void catch_stop_signals(int grace_seconds);
+/// SIGTERM, SIGINT and SIGUSR1 (which mpirun passes on and batch systems send as a warning) from
+/// now on only raise a flag, which the ranks agree on at the end of a step. A launcher also sends
+/// SIGTERM to the survivors of a dead rank, whose step never ends: a process that has not reached
+/// stop_agreed() when its grace is over says so and ends itself with exit code 1.
+void catch_stop_signals(int rank, double grace_seconds);
+/// The grace from now on: longer than a step takes.
+void set_stop_grace(double seconds);
 /// Whether this rank has been asked to stop.
 bool stop_requested();
 /// The ranks have agreed to stop: there is time to write a checkpoint.

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "planner/program/lower.h"
 #include "runtime/agreement.h"
+#include "runtime/checkpoint_folder.h"
 #include "runtime/memory_estimate.h"
 #include "runtime/plan_ahead.h"
 #include "runtime/run_checkpoint.h"
@@ -38,19 +39,32 @@ double median(std::deque<double> values) {
 /// A run in progress on one rank.
 class Trainer {
  public:
-  Trainer(const Backend& backend, const RunConfig& config, const RunSetup& setup,
+  Trainer(const Backend& backend, const RunConfig& config, const RunSetup& setup, Resume resume,
           const TrainListener& listener)
-      : backend_(backend), config_(config), setup_(setup), listener_(listener) {
+      : backend_(backend), config_(config), setup_(setup), resume_(resume), listener_(listener) {
     together(*backend.world, [&] {
       check_devices();
+      check_output();
       data_.emplace(setup.data);
     });
     shard_.emplace(backend, setup.decoder, setup.plan.set.optimizer);
     executor_.emplace(backend, setup.decoder, *shard_);
   }
 
-  TrainSummary run(Resume resume) {
-    start_weights(resume);
+  TrainSummary run() {
+    try {
+      return run_steps();
+    } catch (const CommunicationError& error) {
+      const std::string what = error.what();
+      if (what.starts_with("step ")) throw;  // the executor knows more
+      throw CommunicationError(
+          fmt::format("step {}, rank {}, {}: {}", step_, backend_.world->rank(), doing_, what));
+    }
+  }
+
+ private:
+  TrainSummary run_steps() {
+    start_weights();
     together(*backend_.world, [&] {
       if (backend_.world->rank() == 0) logs_.emplace(config_, step_);
     });
@@ -63,10 +77,16 @@ class Trainer {
     bool stop = false;
     while (step_ < config_.steps && !stop) {
       batch = train_one(std::move(batch));
+      if (!end_reason_.empty()) {
+        save();
+        together(*backend_.world, [&] { throw InfeasibleError("{}", end_reason_); });
+      }
       const bool last = step_ == config_.steps;
+      doing_ = "agreeing whether to stop";
       stop = max_over_ranks(backend_, stop_requested() ? 1 : 0) > 0;
       if (stop) {
         stop_agreed();
+        summary_.stopped = true;
         note(fmt::format("asked to stop: stopping after step {}", step_));
       }
       const bool due = config_.checkpoint_every > 0 && step_ % config_.checkpoint_every == 0;
@@ -76,7 +96,6 @@ class Trainer {
     return summary_;
   }
 
- private:
   void note(const std::string& text) const {
     if (backend_.world->rank() == 0 && listener_.note) listener_.note(text);
   }
@@ -92,9 +111,20 @@ class Trainer {
     }
   }
 
-  void start_weights(Resume resume) {
+  /// Two runs in one folder would mix their checkpoints and logs.
+  void check_output() const {
+    if (resume_ == Resume::newest) return;
+    const auto checkpoints = list_checkpoints(config_.output / "checkpoints");
+    if (checkpoints.empty()) return;
+    throw InputError(
+        "{}: holds checkpoints of an earlier run, the newest of step {}; go on with it by "
+        "--resume auto, or name another output",
+        config_.output.string(), checkpoints.back().step);
+  }
+
+  void start_weights() {
     std::optional<RunCheckpoint> found;
-    if (resume == Resume::newest) {
+    if (resume_ == Resume::newest) {
       found = load_newest(backend_, config_.output / "checkpoints", setup_.decoder, *shard_,
                           [this](const std::string& text) { note(text); });
     }
@@ -104,6 +134,10 @@ class Trainer {
       recent_losses_.assign(found->recent_losses.begin(), found->recent_losses.end());
       together(*backend_.world, [&] { data_->seek(found->data, "the checkpoint"); });
       note(fmt::format("resuming after step {}", step_));
+      if (step_ >= config_.steps) {
+        note(fmt::format("nothing to do: {} asks for {} steps", config_.file.string(),
+                         config_.steps));
+      }
     } else if (!config_.initial.empty()) {
       together(*backend_.world,
                [&] { load_hugging_face(config_.initial, setup_.decoder, *shard_); });
@@ -119,6 +153,7 @@ class Trainer {
 
   TrainingBatch next_batch() {
     TrainingBatch batch;
+    doing_ = "drawing the next batch";
     together(*backend_.world, [&] { batch = data_->next(); });
     planner_->start(lengths_of(batch));
     return batch;
@@ -127,6 +162,7 @@ class Trainer {
   /// Trains the batch whose planning has been started, and starts on the next one's.
   TrainingBatch train_one(TrainingBatch batch) {
     const Clock::time_point began = Clock::now();
+    doing_ = "agreeing on the next step's plan";
     const BatchPlan plan = planner_->take();
     const double waited = planner_->waited_seconds();
     const Json position = data_->position();
@@ -134,6 +170,7 @@ class Trainer {
     if (step_ + 1 < config_.steps) next = next_batch();
     ++step_;
     position_ = position;
+    doing_ = "training";
 
     const Program program = lower(plan, setup_.model);
     summary_.predicted_peak_bytes =
@@ -168,7 +205,10 @@ class Trainer {
     report.strategy = to_string(strategy_of(plan));
     report.updated = outcome.updated;
     report.seconds = seconds_since(began);
+    longest_step_ = std::max(longest_step_, report.seconds);
+    set_stop_grace(stop_grace(config_, longest_step_));
     if (config_.validate_every > 0 && step_ % config_.validate_every == 0) {
+      doing_ = "validation";
       report.validation_loss = validate();
     }
     remember(report, batch, program, mine);
@@ -228,11 +268,11 @@ class Trainer {
                                  : fmt::format("loss {} or gradient norm {} is not finite",
                                                outcome.loss, outcome.gradient_norm);
     if (config_.bad_step == BadStep::stop || bad_in_a_row_ >= config_.most_bad_steps) {
-      save();
-      throw InfeasibleError("step {}: {}; stopped{}", step_, what,
-                            config_.bad_step == BadStep::stop
-                                ? std::string(" as bad_steps.policy says")
-                                : fmt::format(" after {} bad steps in a row", bad_in_a_row_));
+      end_reason_ = fmt::format("step {}: {}; stopped{}", step_, what,
+                                config_.bad_step == BadStep::stop
+                                    ? std::string(" as bad_steps.policy says")
+                                    : fmt::format(" after {} bad steps in a row", bad_in_a_row_));
+      return;
     }
     note(fmt::format("step {}: {}; the update is skipped", step_, what));
   }
@@ -279,6 +319,7 @@ class Trainer {
       predicted_.push_back(report.predicted_seconds);
     }
     summary_.last_loss = report.loss;
+    doing_ = "writing logs";
     if (step_ <= config_.timeline_steps) timeline_.add(backend_, program, mine);
     if (backend_.world->rank() != 0) return;
     logs_->write(report, lengths_of(batch));
@@ -286,6 +327,7 @@ class Trainer {
   }
 
   void save() {
+    doing_ = "writing the checkpoint";
     RunCheckpoint state;
     state.step = step_;
     state.updates = updates_;
@@ -295,6 +337,7 @@ class Trainer {
   }
 
   void finish() {
+    doing_ = "ending";
     if (config_.timeline_steps > 0) {
       together(*backend_.world, [&] {
         if (backend_.world->rank() == 0) {
@@ -303,7 +346,6 @@ class Trainer {
       });
     }
     summary_.steps = step_;
-    summary_.stopped = stop_requested();
     const auto mean = [](const std::vector<double>& values) {
       return values.empty() ? 0.0
                             : std::accumulate(values.begin(), values.end(), 0.0) /
@@ -318,6 +360,7 @@ class Trainer {
   const Backend& backend_;
   const RunConfig& config_;
   const RunSetup& setup_;
+  const Resume resume_;
   const TrainListener& listener_;
   std::optional<TrainingData> data_;
   std::optional<OptimizerShard> shard_;
@@ -329,10 +372,13 @@ class Trainer {
   std::vector<TrainingBatch> validation_;
   std::vector<BatchPlan> validation_plans_;
   std::int64_t step_ = 0;
+  const char* doing_ = "starting";  ///< for messages about ranks that do not answer
   std::int64_t updates_ = 0;
   std::int64_t bad_in_a_row_ = 0;
+  std::string end_reason_;          ///< why the run ends before its steps are done
   Json position_ = Json::object();  ///< of the data after the last finished step
   std::deque<double> recent_losses_;
+  double longest_step_ = 0;
   std::vector<double> measured_;
   std::vector<double> predicted_;
   TrainSummary summary_;
@@ -340,9 +386,13 @@ class Trainer {
 
 }  // namespace
 
+double stop_grace(const RunConfig& config, double longest_step_seconds) {
+  return config.timeout_seconds + 2 * longest_step_seconds + 5;
+}
+
 TrainSummary train(const Backend& backend, const RunConfig& config, const RunSetup& setup,
                    Resume resume, const TrainListener& listener) {
-  return Trainer(backend, config, setup, listener).run(resume);
+  return Trainer(backend, config, setup, resume, listener).run();
 }
 
 }  // namespace hydraulis

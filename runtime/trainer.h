@@ -52,6 +52,10 @@ struct TrainListener {
   std::function<void(const std::string&)> note;
 };
 
+/// How long a rank that was asked to stop waits for the step's end, given the longest step so far:
+/// past the moment when a rank that does not answer is given up, which says more.
+double stop_grace(const RunConfig& config, double longest_step_seconds);
+
 /// Trains. All ranks call it together; the plan must be for their number. Writes into
 /// config.output: log.csv, TensorBoard events, sequences.csv (which sequence was trained when),
 /// checkpoints/, timeline.h5. Throws InputError, InfeasibleError (on all ranks alike, see
