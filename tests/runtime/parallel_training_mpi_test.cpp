@@ -79,6 +79,8 @@ const Course& course_alone(DataType type, const DecoderSpec& decoder) {
   return courses.at(key);
 }
 
+/// Gradient norms, which single precision lets drift further than losses, within fifty times the
+/// losses' tolerance.
 void expect_same(const Course& course, const Course& reference, double loss_tolerance,
                  double parameter_tolerance) {
   for (int step = 0; step < kSteps; ++step) {
@@ -86,7 +88,7 @@ void expect_same(const Course& course, const Course& reference, double loss_tole
                 loss_tolerance * reference.losses[step])
         << "loss of step " << step;
     EXPECT_NEAR(course.norms[step], reference.norms[step],
-                10 * loss_tolerance * reference.norms[step])
+                50 * loss_tolerance * reference.norms[step])
         << "gradient norm of step " << step;
   }
   for (const auto& [name, values] : reference.parameters) {
