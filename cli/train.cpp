@@ -55,7 +55,7 @@ void train_on_ranks(const Options& options, CpuProcess& process, const RunConfig
   listener.note = say;
   const Resume resume = options.resume == "auto" ? Resume::newest : Resume::no;
   const TrainSummary summary = train(backend, config, setup, resume, listener);
-  if (process.world->rank() != 0) return;
+  if (process.world->rank() != 0 || !heard) return;
   write_stdout(options.json ? to_json(summary).dump() + "\n" : to_text(summary));
 }
 
