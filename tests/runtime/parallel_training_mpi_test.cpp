@@ -82,13 +82,12 @@ const Course& course_alone(DataType type, const DecoderSpec& decoder) {
 /// Gradient norms, which single precision lets drift further than losses, within fifty times the
 /// losses' tolerance.
 void expect_same(const Course& course, const Course& reference, double loss_tolerance,
-                 double parameter_tolerance) {
+                 double norm_tolerance, double parameter_tolerance) {
   for (int step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(course.losses[step], reference.losses[step],
                 loss_tolerance * reference.losses[step])
         << "loss of step " << step;
-    EXPECT_NEAR(course.norms[step], reference.norms[step],
-                50 * loss_tolerance * reference.norms[step])
+    EXPECT_NEAR(course.norms[step], reference.norms[step], norm_tolerance * reference.norms[step])
         << "gradient norm of step " << step;
   }
   for (const auto& [name, values] : reference.parameters) {
@@ -107,7 +106,8 @@ TEST_P(ParallelTraining, GivesTheSingleDevicesLossesAndParameters) {
     Trainee trainee(*mpi_process().world, type, decoder, optimizer_for(layout, devices));
     const Course course = train(trainee, decoder, [&](int) { return layout; });
     const bool exact = type == DataType::f64;
-    expect_same(course, course_alone(type, decoder), exact ? 1e-9 : 1e-4, exact ? 1e-9 : 1e-3);
+    expect_same(course, course_alone(type, decoder), exact ? 1e-9 : 1e-4, exact ? 1e-9 : 5e-3,
+                exact ? 1e-9 : 1e-3);
     EXPECT_LT(course.losses.back(), course.losses.front());
   }
 }
@@ -119,7 +119,7 @@ TEST_P(ParallelTraining, TiedEmbeddings) {
   decoder.shape.tied_embeddings = true;
   Trainee trainee(*mpi_process().world, DataType::f64, decoder, optimizer_for(layout, devices));
   const Course course = train(trainee, decoder, [&](int) { return layout; });
-  expect_same(course, course_alone(DataType::f64, decoder), 1e-9, 1e-9);
+  expect_same(course, course_alone(DataType::f64, decoder), 1e-9, 1e-9, 1e-9);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ParallelTraining, testing::ValuesIn(layouts_here(cases())),
@@ -135,7 +135,7 @@ TEST(ParallelTraining, AStrategyThatChangesEveryStep) {
   Trainee trainee(*mpi_process().world, DataType::f64, decoder, optimizer);
   const Course course =
       train(trainee, decoder, [&](int step) { return layouts[step % layouts.size()].layout; });
-  expect_same(course, course_alone(DataType::f64, decoder), 1e-9, 1e-9);
+  expect_same(course, course_alone(DataType::f64, decoder), 1e-9, 1e-9, 1e-9);
 }
 
 }  // namespace
