@@ -32,8 +32,12 @@ double peak_mib() {
 ProposalProblem problem_of(const Case& what) {
   const std::string model_name = std::string("llama-") + what.size;
   const std::string cluster_name = "a800-" + std::to_string(what.optimizer.devices());
-  const CostModel model{load_model(model_name), load_cluster(cluster_name),
-                        load_profile("a800-" + model_name), MemoryModel::published, what.optimizer};
+  const CostModel model{load_model(model_name),
+                        load_cluster(cluster_name),
+                        load_profile("a800-" + model_name),
+                        MemoryModel::published,
+                        what.optimizer,
+                        {}};
   ProposalProblem problem;
   problem.schemes = scheme_options(model);
   problem.histogram = length_histogram(synthesize_preset("commoncrawl", 200000, 0), what.context,
