@@ -141,6 +141,10 @@ class Compute {
   virtual void add_scaled(double scale, ConstMatrix x, Matrix y, Stream& stream) = 0;
 };
 
+/// Elements of each operand that a product of the CPU backend rearranges in workspace at once, at
+/// most.
+inline constexpr std::int64_t kCpuProductElements = std::int64_t{1} << 21;
+
 /// The compute kernels of the CPU backend for f32 and f64 matrices. Each kernel uses
 /// device.threads() threads, and fewer where the work is small.
 std::unique_ptr<Compute> make_cpu_compute(Device& device);

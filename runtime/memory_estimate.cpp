@@ -2,7 +2,31 @@
 
 #include <algorithm>
 
+#include "kernels/compute.h"
+
 namespace hydraulis {
+namespace {
+
+/// What the runtime needs beside the composed model's kinds, with `live` and `largest` tokens on
+/// one device: rotary tables of live micro-batches, the head's input, norm and gradient, and the
+/// operands that the widest product (a weight gradient over all tokens) rearranges.
+StageMemory with_runtime_buffers(StageMemory memory, const CostModel& model, const Scheme& scheme,
+                                 bool has_head, double live, double largest) {
+  const ModelSpec& spec = model.model;
+  const double bytes = model.numbers.activation;
+  memory.activations += bytes * spec.head_dim * live;
+  double widest = 2.0 * spec.ffn_hidden / scheme.tp;
+  if (has_head) {
+    memory.logits += bytes * spec.hidden * largest * (2.0 / scheme.tp + 1);
+    widest = std::max(widest, static_cast<double>(spec.vocab) / scheme.tp);
+  }
+  constexpr auto most = static_cast<double>(kCpuProductElements);
+  memory.buffers += bytes * (std::min(most, widest * largest) +
+                             std::min(most, static_cast<double>(spec.hidden) * largest));
+  return memory;
+}
+
+}  // namespace
 
 NumberBytes runtime_numbers(DataType type) {
   const auto bytes = static_cast<double>(size_of(type));
@@ -28,7 +52,17 @@ StageMemory estimate_stage_memory(const CostModel& model, const Program& program
       live -= tokens(instruction.micro_batch);
     }
   }
-  return stage_memory(model, pipeline.scheme, here.index, most, largest);
+  const Scheme& scheme = pipeline.scheme;
+  StageMemory memory =
+      with_runtime_buffers(stage_memory(model, scheme, here.index, most, largest), model, scheme,
+                           here.has_head, most / scheme.cp, largest / scheme.cp);
+  if (scheme.recompute == Recompute::full) {
+    // The head's memory has gone back when the first layer is computed again.
+    const double kept = stage_memory(model, scheme, here.index, most, 0).activations;
+    const double layer = stage_memory(model, scheme, here.index, most, largest).activations - kept;
+    memory.logits = std::max(0.0, memory.logits - layer);
+  }
+  return memory;
 }
 
 StageMemory estimate_memory(const CostModel& model, const Program& program) {

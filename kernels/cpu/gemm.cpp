@@ -22,7 +22,7 @@ constexpr std::int64_t kDepth = 256;
 constexpr std::int64_t kTaskRowPanels = 12;
 constexpr std::int64_t kTaskColumnPanels = 16;
 /// Elements of a packed operand: both together stay in a last-level cache of usual size.
-constexpr std::int64_t kPackedElements = std::int64_t{1} << 21;
+constexpr std::int64_t kPackedElements = kCpuProductElements;
 /// Multiplications below which starting threads costs more than they save.
 constexpr double kSerialWork = 2e5;
 

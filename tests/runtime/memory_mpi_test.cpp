@@ -1,0 +1,84 @@
+// What a rank's device memory reaches in real training steps against what the composed memory model
+// predicts for the rank's stage; each rank's line is printed.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/memory_estimate.h"
+#include "tests/runtime/training_run.h"
+
+namespace hydraulis::test {
+namespace {
+
+/// Large enough that parameters and activations outweigh what does not grow with the model.
+DecoderSpec medium_decoder() {
+  DecoderSpec decoder;
+  decoder.shape = {"medium", 8, 256, 688, 4, 2, 64, 2048, false, false, false};
+  return decoder;
+}
+
+class MemoryOf : public testing::TestWithParam<NamedLayout> {};
+
+TEST_P(MemoryOf, ARankIsWhatTheModelPredicts) {
+  const Layout& layout = GetParam().layout;
+  Communicator& world = *mpi_process().world;
+  Device& device = *mpi_process().device;
+  const DecoderSpec decoder = medium_decoder();
+  ASSERT_EQ(device.memory().allocated, 0);
+  Trainee trainee(world, DataType::f32, decoder, optimizer_for(layout, world.size()));
+  // As many tokens for every micro-batch of every pipeline, in documents of unequal lengths.
+  const auto packs = layout.micro_batches * static_cast<int>(layout.schemes.size());
+  std::vector<int> lengths;
+  for (const int length : {600, 300, 124}) lengths.insert(lengths.end(), packs, length);
+  const Documents documents = random_documents(lengths, decoder.shape.vocab, 3);
+  const BatchPlan plan = deal(documents, layout);
+  trainee.step(documents, plan, {});
+  device.reset_peak();
+  trainee.step(documents, plan, {});
+  const auto measured = static_cast<double>(device.memory().peak);
+
+  CostModel model;
+  model.model = decoder.shape;
+  model.cluster.nodes = 1;
+  model.cluster.devices_per_node = world.size();
+  model.optimizer = optimizer_for(layout, world.size());
+  model.numbers = runtime_numbers(DataType::f32);
+  const Program program = trainee.program_of(plan);
+  for (int stage = 0; stage < static_cast<int>(program.stages.size()); ++stage) {
+    for (const int rank : program.stages[static_cast<std::size_t>(stage)].devices) {
+      if (rank != world.rank()) continue;
+      const StageMemory memory = estimate_stage_memory(model, program, stage);
+      constexpr double mib = 1 << 20;
+      const double error = memory.total() / measured - 1;
+      fmt::print(
+          "memory {:<16} rank {}: measured {:6.1f} MiB, predicted {:6.1f} MiB, error {:+5.1f} % "
+          "(optimizer {:.1f}, parameters {:.1f}, gradients {:.1f}, activations {:.1f}, logits "
+          "{:.1f}, buffers {:.1f})\n",
+          GetParam().name, rank, measured / mib, memory.total() / mib, 100 * error,
+          memory.optimizer / mib, memory.parameters / mib, memory.gradients / mib,
+          memory.activations / mib, memory.logits / mib, memory.buffers / mib);
+      EXPECT_LT(std::abs(error), 0.06);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, MemoryOf,
+    testing::ValuesIn(layouts_here({{"single", {{scheme(1, 1, 1)}, 1, {}}},
+                                    {"full", {{scheme(1, 1, 1, Recompute::full)}, 1, {}}},
+                                    {"selective", {{scheme(1, 1, 1, Recompute::selective)}, 1, {}}},
+                                    {"dp2", {{scheme(1, 1, 1), scheme(1, 1, 1)}, 1, {}}},
+                                    {"tp2", {{scheme(1, 2, 1)}, 1, {}}},
+                                    {"tp2_full", {{scheme(1, 2, 1, Recompute::full)}, 1, {}}},
+                                    {"cp2", {{scheme(2, 1, 1)}, 1, {}}},
+                                    {"pp2_1", {{scheme(1, 1, 2)}, 1, {}}},
+                                    {"pp2_4", {{scheme(1, 1, 2)}, 4, {}}},
+                                    {"tp2_pp2", {{scheme(1, 2, 2)}, 4, {}}},
+                                    {"tp2_and_1_and_1",
+                                     {{scheme(1, 2, 1), scheme(1, 1, 1), scheme(1, 1, 1)}, 1, {}}},
+                                    {"tp2_pp2_dp2", {{scheme(1, 2, 2), scheme(1, 2, 2)}, 2, {}}}})),
+    layout_name);
+
+}  // namespace
+}  // namespace hydraulis::test
