@@ -1,12 +1,15 @@
 // `hydraulis train`.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/line_printer.h"
 #include "cli/output.h"
 #include "cli/train_output.h"
 #include "runtime/agreement.h"
@@ -17,6 +20,9 @@
 namespace hydraulis {
 namespace {
 
+constexpr std::int64_t kHeadingEvery = 50;  ///< steps
+constexpr double kMostPrintingSeconds = 5;  ///< at the end, for a reader that is slow
+
 struct Options {
   std::string run;
   std::string resume = "never";
@@ -24,17 +30,15 @@ struct Options {
   bool json = false;
 };
 
-/// What a rank says goes to standard error; results to standard output, by rank 0.
-void say(const std::string& text) { fmt::print(stderr, "hydraulis: {}\n", text); }
+/// What a rank says goes to standard error; results to standard output, by rank 0. A launcher that
+/// has been told to end closes both, which is no reason not to finish the step and save it.
+void say(const std::string& text) {
+  std::fputs(fmt::format("hydraulis: {}\n", text).c_str(), stderr);
+}
 
-void print_step(const Options& options, const StepReport& report) {
-  if (options.json) {
-    write_stdout(step_json(report).dump() + "\n");
-  } else {
-    if (report.step % 50 == 1) write_stdout(step_heading());
-    write_stdout(step_line(report));
-  }
-  flush_stdout();
+std::string step_text(const Options& options, const StepReport& report) {
+  if (options.json) return step_json(report).dump() + "\n";
+  return (report.step % kHeadingEvery == 1 ? step_heading() : "") + step_line(report);
 }
 
 void train_on_ranks(const Options& options, CpuProcess& process, const RunConfig& config,
@@ -44,19 +48,21 @@ void train_on_ranks(const Options& options, CpuProcess& process, const RunConfig
   const Backend backend{process.device.get(), compute.get(), process.world.get(), config.type};
   catch_stop_signals(process.world->rank(), stop_grace(config, 0));
   TrainListener listener;
-  bool heard = true;
-  listener.step = [&](const StepReport& report) {
-    try {
-      if (heard) print_step(options, report);
-    } catch (const OutputClosed&) {
-      heard = false;  // nobody reads any more; log.csv has it all
-    }
-  };
+  LinePrinter printer(STDOUT_FILENO);
+  listener.step = [&](const StepReport& report) { printer.print(step_text(options, report)); };
   listener.note = say;
   const Resume resume = options.resume == "auto" ? Resume::newest : Resume::no;
-  const TrainSummary summary = train(backend, config, setup, resume, listener);
-  if (process.world->rank() != 0 || !heard) return;
-  write_stdout(options.json ? to_json(summary).dump() + "\n" : to_text(summary));
+  TrainSummary summary;
+  try {
+    summary = train(backend, config, setup, resume, listener);
+  } catch (...) {
+    printer.finish(kMostPrintingSeconds);
+    throw;
+  }
+  if (process.world->rank() != 0) return;
+  printer.print(options.json ? to_json(summary).dump() + "\n" : to_text(summary));
+  const std::string trouble = printer.finish(kMostPrintingSeconds);
+  if (!trouble.empty()) say("standard output: " + trouble);
 }
 
 void run(const Options& options) {

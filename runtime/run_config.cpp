@@ -17,6 +17,13 @@ double share(JsonFields& fields, const std::string& field, double fallback) {
   return value;
 }
 
+std::filesystem::path named(JsonFields& fields, const std::string& field,
+                            const std::filesystem::path& folder) {
+  const std::string text = fields.text(field);
+  if (text.empty()) throw InputError("{}: is empty, expected a name", fields.name(field));
+  return folder / text;
+}
+
 double not_negative(JsonFields& fields, const std::string& field, double fallback) {
   const double value = fields.number_or(field, fallback);
   if (value < 0) throw InputError("{}: {}, expected 0 or more", fields.name(field), value);
@@ -77,9 +84,9 @@ RunConfig load_run_config(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
   RunConfig config;
   config.file = file;
-  config.plan = folder / fields.text("plan");
-  config.output = folder / fields.text("output");
-  if (fields.has("initial")) config.initial = folder / fields.text("initial");
+  config.plan = named(fields, "plan", folder);
+  config.output = named(fields, "output", folder);
+  if (fields.has("initial")) config.initial = named(fields, "initial", folder);
   config.steps = fields.integer("steps", 1, kMostSteps);
   config.seed = static_cast<std::uint64_t>(
       fields.integer_or("seed", 0, 0, std::numeric_limits<std::int64_t>::max()));

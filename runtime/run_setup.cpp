@@ -22,6 +22,14 @@ DataSettings data_settings(const RunConfig& config, const Plan& plan) {
     if (!json.contains("seed")) json["seed"] = config.seed;
   }
   DataSettings settings = parse_data_settings(json, config.file.string(), "data");
+  if (settings.sampling.context == 0) {
+    throw InputError("{}: field 'data.context': 0, expected 1 to the plan's {}",
+                     config.file.string(), plan.context);
+  }
+  if (config.validate_every > 0 && settings.held_out == 0) {
+    throw InputError("{}: field 'validation': nothing is held out; set data.held_out",
+                     config.file.string());
+  }
   if (settings.sampling.context > plan.context) {
     throw InfeasibleError("{}: field 'data.context': {} tokens, the plan {} holds at most {}",
                           config.file.string(), settings.sampling.context, config.plan.string(),

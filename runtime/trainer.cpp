@@ -65,11 +65,11 @@ class Trainer {
  private:
   TrainSummary run_steps() {
     start_weights();
+    planner_.emplace(backend_, config_.policy, policy_setup(setup_, tuning_));
     together(*backend_.world, [&] {
       if (backend_.world->rank() == 0) logs_.emplace(config_, step_);
     });
     for (const std::string& text : data_->notes()) note(text);
-    planner_.emplace(backend_, config_.policy, policy_setup(setup_, tuning_));
     if (!planner_->remark().empty()) note(planner_->remark());
     summary_.first_step = step_;
     TrainingBatch batch;

@@ -15,10 +15,12 @@ namespace hydraulis {
 /// A training job under mpirun in a folder of its own, as a user starts it.
 class TrainingJob {
  public:
-  TrainingJob(const Command& command, int ranks, std::vector<std::string> arguments)
+  /// `program`: what each rank runs in front of the arguments.
+  TrainingJob(const Command& command, int ranks, const std::vector<std::string>& arguments,
+              const std::vector<std::string>& program = {HYDRAULIS_COMMAND, "train"})
       : folder_(command.folder().path()), start_(Clock::now()) {
-    std::vector<std::string> words{HYDRAULIS_SOURCE_DIR "/tests/mpirun.sh", std::to_string(ranks),
-                                   HYDRAULIS_COMMAND, "train"};
+    std::vector<std::string> words{HYDRAULIS_SOURCE_DIR "/tests/mpirun.sh", std::to_string(ranks)};
+    words.insert(words.end(), program.begin(), program.end());
     words.insert(words.end(), arguments.begin(), arguments.end());
     mpirun_ = ::fork();
     if (mpirun_ == 0) {
@@ -104,6 +106,18 @@ class TrainingJob {
   std::chrono::steady_clock::time_point start_;
   pid_t mpirun_ = -1;
   bool ended_ = false;
+};
+
+/// Seconds that mpirun gives ranks to end before it kills them, while this lives.
+class KillAfter {
+ public:
+  explicit KillAfter(const char* seconds) { ::setenv(kVariable, seconds, 1); }
+  KillAfter(const KillAfter&) = delete;
+  KillAfter& operator=(const KillAfter&) = delete;
+  ~KillAfter() { ::unsetenv(kVariable); }
+
+ private:
+  static constexpr const char* kVariable = "OMPI_MCA_odls_base_sigkill_timeout";
 };
 
 /// A tiny model, texts and plans for several numbers of ranks, ready to be trained.

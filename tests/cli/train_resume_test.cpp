@@ -107,15 +107,6 @@ TEST(TrainResume, OtherRanksAndStrategiesGoOnWithinRounding) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-6) << i;
 }
 
-/// mpirun waits a second before it kills the other ranks of a dead one; not while this lives.
-struct ImpatientMpirun {
-  ImpatientMpirun() { ::setenv(kVariable, "0", 1); }
-  ImpatientMpirun(const ImpatientMpirun&) = delete;
-  ImpatientMpirun& operator=(const ImpatientMpirun&) = delete;
-  ~ImpatientMpirun() { ::unsetenv(kVariable); }
-  static constexpr const char* kVariable = "OMPI_MCA_odls_base_sigkill_timeout";
-};
-
 constexpr int kKills = 22;
 constexpr int kEverySteps = 2;
 
@@ -141,7 +132,7 @@ std::int64_t resumed_after(const Outcome& outcome) {
 
 TEST(TrainResume, KilledAtAnyMomentARunLosesNoMoreThanTheStepsSinceItsCheckpoint) {
   const TrainingFolder folder;
-  const ImpatientMpirun impatient;
+  const KillAfter at_once("0");
   folder.plan(2, "2x(1,1,1); (1,2,1)");
   const Json settings = {{"steps", 1'000'000},
                          {"schedule", {{"decay", "constant"}}},
