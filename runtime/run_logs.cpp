@@ -19,13 +19,6 @@ double now_seconds() {
 /// Shortest text that reads back as the same number.
 std::string number(double value) { return fmt::format("{}", value); }
 
-const std::filesystem::path& made(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw InputError("{}: cannot be made: {}", folder.string(), error.message());
-  return folder;
-}
-
 /// A stream does one thing at a time: what was asked for while it was busy began when it was free.
 void put_in_order(std::vector<TimelineEvent>& events) {
   std::ranges::sort(events, {}, [](const TimelineEvent& event) {
@@ -43,7 +36,7 @@ void put_in_order(std::vector<TimelineEvent>& events) {
 
 RunLogs::RunLogs(const RunConfig& config, std::int64_t step)
     : steps_(
-          made(config.output) / "log.csv",
+          config.output / "log.csv",
           {"loss", "gradient_norm", "learning_rate", "targets", "tokens", "seconds",
            "predicted_seconds", "planner_wait_seconds", "updated", "validation_loss", "strategy"},
           step),

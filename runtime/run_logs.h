@@ -17,7 +17,7 @@ namespace hydraulis {
 /// sequences.csv (step, sequence, tokens: what was trained when) and TensorBoard events.
 class RunLogs {
  public:
-  /// Continues the files of a run that resumes after `step`; makes the folder. Throws InputError.
+  /// Continues the files of a run that resumes after `step`. Throws InputError.
   RunLogs(const RunConfig& config, std::int64_t step);
   void write(const StepReport& report, const Batch& batch);
 

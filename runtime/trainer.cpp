@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "planner/program/lower.h"
 #include "runtime/agreement.h"
 #include "runtime/checkpoint_folder.h"
+#include "runtime/folder_lock.h"
 #include "runtime/memory_estimate.h"
 #include "runtime/plan_ahead.h"
 #include "runtime/run_checkpoint.h"
@@ -46,6 +48,7 @@ class Trainer {
       check_devices();
       check_output();
       data_.emplace(setup.data);
+      if (backend.world->rank() == 0) lock_.emplace(config.output);
     });
     shard_.emplace(backend, setup.decoder, setup.plan.set.optimizer);
     executor_.emplace(backend, setup.decoder, *shard_);
@@ -187,8 +190,12 @@ class Trainer {
     const std::function<bool(const StepOutcome&)> accept = [this](const StepOutcome& outcome) {
       return !is_spike(outcome.loss);
     };
-    const StepOutcome outcome = train_step(backend_, *executor_, *shard_, program, source, settings,
-                                           options, &mine, accept);
+    StepOutcome outcome = train_step(backend_, *executor_, *shard_, program, source, settings,
+                                     options, &mine, accept);
+    // Without the sign that some NaNs are printed with.
+    for (double* value : {&outcome.loss, &outcome.gradient_norm}) {
+      if (std::isnan(*value)) *value = std::numeric_limits<double>::quiet_NaN();
+    }
     if (outcome.updated) ++updates_;
     account(outcome);
 
@@ -362,6 +369,7 @@ class Trainer {
   const RunSetup& setup_;
   const Resume resume_;
   const TrainListener& listener_;
+  std::optional<FolderLock> lock_;  ///< of the output, on rank 0
   std::optional<TrainingData> data_;
   std::optional<OptimizerShard> shard_;
   std::optional<Executor> executor_;

@@ -221,6 +221,22 @@ TEST(TrainResume, DamagedCheckpointsArePassedOverAndTold) {
                    "none of 2 checkpoints is whole");
 }
 
+TEST(TrainResume, AFolderBelongsToOneRunAtATime) {
+  const TrainingFolder folder;
+  folder.plan(1, "(1,1,1)");
+  folder.plan(2, "2x(1,1,1)");
+  folder.run_file("long.json", {{"steps", 1'000'000}});
+  TrainingJob first(folder, 2, {"long.json"});
+  ASSERT_TRUE(first.until([&] { return last_step(folder) > 0; }));
+  folder.run_file("run.json", {{"plan", "plan-1.json"}});
+  for (const char* resume : {"auto", "never"}) {
+    expect_refused(folder.run({"train", "run.json", "--resume", resume}), 2,
+                   "out: another run is writing there");
+  }
+  ::kill(first.ranks().at(0), SIGTERM);
+  EXPECT_EQ(first.wait().code, 0);
+}
+
 TEST(TrainResume, ASecondRunIntoAFolderIsRefused) {
   const TrainingFolder folder;
   folder.plan(1, "(1,1,1)");

@@ -144,6 +144,7 @@ TEST(Train, NotFiniteStepsAreSkippedUntilThereAreTooMany) {
   folder.run_file("run.json", exploding({{"policy", "skip"}, {"most_in_a_row", 4}}));
   const Outcome ended = folder.train(2, {"run.json"});
   expect_one_error(ended, 3, "is not finite; stopped after 4 bad steps in a row");
+  EXPECT_EQ(occurrences(ended.err + ended.out, "-nan"), 0) << ended.err;
   EXPECT_EQ(occurrences(ended.err, "is not finite; the update is skipped"), 3) << ended.err;
   // The bad steps stand in the logs, and the weights before them in a checkpoint.
   const auto rows = folder.rows("out/log.csv", 10);
