@@ -15,6 +15,8 @@ void add_plan_command(CLI::App& app);
 void add_assign_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
+/// `diff`: predicted against measured timelines.
+void add_diff_command(CLI::App& app);
 /// `validate`: published measurements.
 void add_validate_command(CLI::App& app);
 void add_train_command(CLI::App& app);

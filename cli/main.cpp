@@ -74,6 +74,7 @@ int main_function(int argc, char** argv) {
     add_compare_command(app);
     add_train_command(app);
     add_checkpoint_commands(app);
+    add_diff_command(app);
     add_validate_command(app);
     run(app, argc, argv);
   } catch (const OutputClosed&) {

@@ -1,0 +1,51 @@
+// `hydraulis diff`.
+#include "report/diff.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+namespace hydraulis {
+namespace {
+
+struct Options {
+  CommonOptions common;
+  std::string predicted;
+  std::string measured;
+  int offset = 0;
+};
+
+void run(const Options& options) {
+  refuse_same_file({{"-o", options.common.output}},
+                   {{"PREDICTED", options.predicted}, {"MEASURED", options.measured}});
+  const Timeline predicted = read_timeline_hdf5(options.predicted);
+  const Timeline measured = read_timeline_hdf5(options.measured);
+  emit(options.common, diff_report(diff(predicted, measured, options.offset)));
+}
+
+}  // namespace
+
+void add_diff_command(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("diff", "predicted against measured timeline, instruction by instruction");
+  command->add_option("PREDICTED", options->predicted, "timeline (.h5), as `simulate` writes it")
+      ->required()
+      ->check(not_empty());
+  command->add_option("MEASURED", options->measured, "timeline (.h5), as `train` writes it")
+      ->required()
+      ->check(not_empty());
+  command
+      ->add_option("--offset", options->offset,
+                   "predicted iteration i is laid beside measured iteration i + offset")
+      ->check(CLI::Range(-10'000'000, 10'000'000))
+      ->capture_default_str();
+  add_common_options(*command, options->common, Has::format | Has::output);
+  command->footer("Example:\n  hydraulis diff predicted.h5 run/timeline.h5");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace hydraulis
