@@ -79,7 +79,7 @@ class Trainer {
     if (step_ < config_.steps) batch = next_batch();
     bool stop = false;
     while (step_ < config_.steps && !stop) {
-      batch = train_one(std::move(batch));
+      batch = train_one(batch);
       if (!end_reason_.empty()) {
         save();
         together(*backend_.world, [&] { throw InfeasibleError("{}", end_reason_); });
@@ -163,7 +163,7 @@ class Trainer {
   }
 
   /// Trains the batch whose planning has been started, and starts on the next one's.
-  TrainingBatch train_one(TrainingBatch batch) {
+  TrainingBatch train_one(const TrainingBatch& batch) {
     const Clock::time_point began = Clock::now();
     doing_ = "agreeing on the next step's plan";
     const BatchPlan plan = planner_->take();
