@@ -15,11 +15,30 @@ namespace {
 
 constexpr const char* kWaiting = "waiting";
 
-/// Events by iteration, stage and instruction.
-std::vector<const TimelineEvent*> sorted(const Timeline& timeline, const char* which) {
+/// The optimizer's part of an iteration, which the runtime's timelines do not hold.
+constexpr Op kOptimizerOps[] = {Op::gradient_norm, Op::optimizer_step, Op::barrier};
+
+/// Which of them only one of the timelines has.
+std::vector<Op> left_out(const Timeline& predicted, const Timeline& measured) {
+  const auto holds = [](const Timeline& timeline, Op op) {
+    return std::ranges::any_of(timeline.events,
+                               [op](const TimelineEvent& event) { return event.op == op; });
+  };
+  std::vector<Op> ops;
+  for (const Op op : kOptimizerOps) {
+    if (holds(predicted, op) != holds(measured, op)) ops.push_back(op);
+  }
+  return ops;
+}
+
+/// Events by iteration, stage and instruction, but for those of the kinds `without`.
+std::vector<const TimelineEvent*> sorted(const Timeline& timeline, const char* which,
+                                         const std::vector<Op>& without) {
   std::vector<const TimelineEvent*> events;
   events.reserve(timeline.events.size());
-  for (const TimelineEvent& event : timeline.events) events.push_back(&event);
+  for (const TimelineEvent& event : timeline.events) {
+    if (std::ranges::find(without, event.op) == without.end()) events.push_back(&event);
+  }
   const auto key = [](const TimelineEvent* e) {
     return std::tuple(e->iteration, e->stage, e->instruction);
   };
@@ -211,8 +230,9 @@ std::vector<std::string> notes_on(const Timeline& predicted, const Timeline& mea
 }  // namespace
 
 TimelineDifference diff(const Timeline& predicted, const Timeline& measured, int offset) {
-  const auto predicted_events = sorted(predicted, "predicted");
-  const auto measured_events = sorted(measured, "measured");
+  const std::vector<Op> without = left_out(predicted, measured);
+  const auto predicted_events = sorted(predicted, "predicted", without);
+  const auto measured_events = sorted(measured, "measured", without);
   const auto predicted_iterations = by_iteration(predicted_events);
   const auto measured_iterations = by_iteration(measured_events);
   expect_same_schemes(predicted, measured);
@@ -233,6 +253,10 @@ TimelineDifference diff(const Timeline& predicted, const Timeline& measured, int
   }
   TimelineDifference difference = comparison.result();
   difference.notes = notes_on(predicted, measured);
+  for (const Op op : without) {
+    difference.notes.push_back(fmt::format(
+        "{} is in one of the timelines only and left out, of iteration times too", to_string(op)));
+  }
   const std::size_t alone = predicted_iterations.size() + measured_iterations.size() - 2 * common;
   if (alone > 0) {
     difference.notes.push_back(

@@ -45,7 +45,9 @@ struct TimelineDifference {
 };
 
 /// Lays two timelines of the same programs side by side, instruction by instruction: predicted
-/// iteration i beside measured iteration i + `offset`, as far as both have it. Throws InputError
+/// iteration i beside measured iteration i + `offset`, as far as both have it. Kinds of
+/// the optimizer's part that only one timeline has at all (a measured one ends with the reduction
+/// of gradients) are left out and noted. Throws InputError
 /// when they have no iteration in common, when an instruction stands twice, or when the programs
 /// differ: the first stage or instruction that does is named.
 TimelineDifference diff(const Timeline& predicted, const Timeline& measured, int offset = 0);

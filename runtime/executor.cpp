@@ -168,6 +168,7 @@ class Executor::Run {
       device_.synchronize(compute_);
     });
     if (stage_ != nullptr) {
+      poll();  // sends that were still on their way when the last instruction had started
       outcome_.loss_sum = layout_.model->loss_sum();
       outcome_.targets = layout_.model->targets();
       outcome_.token_losses = layout_.model->token_losses();

@@ -1,5 +1,7 @@
+#include <set>
+
 #include "planner/program/timeline.h"
-#include "tests/cli/command.h"
+#include "tests/cli/train_job.h"
 
 namespace hydraulis {
 namespace {
@@ -28,6 +30,32 @@ TEST(DiffCommand, LinesUpTimelines) {
   EXPECT_NE(text.out.find("Top causes"), std::string::npos) << text.out;
   const Outcome csv = command.run({"diff", "p.h5", "m.h5", "--csv"});
   EXPECT_EQ(csv.out.rfind("iteration,predicted_ms,measured_ms,error\n0,", 0), 0u) << csv.out;
+}
+
+// Every instruction up to the reduction is recorded, sends that leave last too: otherwise no
+// prediction could be laid beside a real run.
+TEST(DiffCommand, ATrainedTimelineHasEveryInstruction) {
+  TrainingFolder job;
+  job.plan(2, "(1,1,2)");
+  job.run_file("run.json", {{"steps", 4}, {"timeline_steps", 4}});
+  job.trained(2, {"run.json"});
+  const std::filesystem::path path = job.folder() / "out" / "timeline.h5";
+  std::set<std::tuple<int, int, int>> places;
+  std::map<std::pair<int, int>, int> last;
+  for (const TimelineEvent& event : read_timeline_hdf5(path).events) {
+    places.emplace(event.iteration, event.stage, event.instruction);
+    int& highest = last[{event.iteration, event.stage}];
+    highest = std::max(highest, event.instruction);
+  }
+  ASSERT_EQ(last.size(), 8u);
+  std::size_t expected = 0;
+  for (const auto& [stage, highest] : last) expected += static_cast<std::size_t>(highest) + 1;
+  EXPECT_EQ(places.size(), expected);
+  const Json json = job.json({"diff", "out/timeline.h5", "out/timeline.h5"});
+  EXPECT_EQ(json.at("iterations").size(), 4u);
+  EXPECT_EQ(json.at("mean_abs_error"), 0.0);
+  EXPECT_EQ(json.at("by_kind").at("send_gradient").at("count"),
+            json.at("by_kind").at("receive_gradient").at("count"));
 }
 
 TEST(DiffCommand, RefusesOtherProgramsAndOtherFiles) {

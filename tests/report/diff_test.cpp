@@ -142,6 +142,18 @@ TEST(Diff, OtherProgramsAreRefusedAtTheFirstInstructionThatDiffers) {
   expect_part(refusal(predicted, other), "stage 1 is of pipeline 0 with scheme (1,1,2)");
 }
 
+// The runtime's timelines end with the reduction of gradients.
+TEST(Diff, TheOptimizersPartIsLeftOutWhenOnlyOneHasIt) {
+  Timeline predicted = timeline("simulated", 1);
+  add(predicted, 0, 0, 3, Op::optimizer_step, StreamKind::compute, -1, 7, 9);
+  const TimelineDifference found = diff(predicted, timeline("measured", 1));
+  EXPECT_NEAR(found.iterations[0].predicted_seconds, 7, kNear);
+  expect_part(found.notes.back(), "optimizer_step is in one of the timelines only");
+  const TimelineDifference both = diff(predicted, predicted);
+  EXPECT_NEAR(both.iterations[0].predicted_seconds, 9, kNear);
+  EXPECT_NEAR(named(both.by_kind, "optimizer_step").measured_seconds, 2, kNear);
+}
+
 TEST(Diff, RefusesWhatCannotBeLinedUp) {
   const Timeline one = timeline("simulated", 1);
   Timeline twice = one;
