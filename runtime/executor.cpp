@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/stop_signal.h"
 
 namespace hydraulis {
 namespace {
@@ -286,6 +287,7 @@ class Executor::Run {
     state.started = true;
     state.start = seconds_since(start_clock_);
     const int mb = instruction.micro_batch;
+    set_position(describe(i));
     naming(i, [&] {
       switch (instruction.op) {
         case Op::forward:
@@ -342,12 +344,16 @@ class Executor::Run {
       }
     }
     if (first >= 0) return naming(first, work);
+    set_position(describe(op));
     try {
       work();
     } catch (const CommunicationError& error) {
-      throw CommunicationError(fmt::format("step {}, rank {}, {}: {}", options_.iteration,
-                                           world_.rank(), to_string(op), error.what()));
+      throw CommunicationError(fmt::format("{}: {}", describe(op), error.what()));
     }
+  }
+
+  std::string describe(Op op) const {
+    return fmt::format("step {}, rank {}, {}", options_.iteration, world_.rank(), to_string(op));
   }
 
   std::string describe(int i) const {
