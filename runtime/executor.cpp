@@ -162,7 +162,7 @@ class Executor::Run {
     }
     // Masters of this rank may not change before others have read them.
     naming(Op::gather_parameters, [&] {
-      for (const auto& [event, tensor] : leaving_) device_.wait(compute_, event);
+      for (const auto& [i, tensor] : leaving_) device_.wait(compute_, states_[i].event);
       for (const auto& [layer, transfers] : executor_.transfers_.at(layout_.key)) {
         layout_.flow->wait_for_layer(layer, compute_);
       }
@@ -277,7 +277,7 @@ class Executor::Run {
       ended = true;
       return true;
     });
-    std::erase_if(leaving_, [](const auto& leaving) { return leaving.first->done(); });
+    std::erase_if(leaving_, [this](const auto& leaving) { return done(leaving.first); });
     return ended;
   }
 
@@ -408,7 +408,7 @@ class Executor::Run {
     communicate(
         i, {rank_of_peer(stage_->instructions[i].peer), true, tensor.matrix.data, tensor.bytes()},
         channel);
-    leaving_.emplace_back(states_[i].event, std::move(tensor));
+    leaving_.emplace_back(i, std::move(tensor));
   }
 
   void communicate(int i, const Message& message, Channel channel) {
@@ -485,7 +485,7 @@ class Executor::Run {
   std::map<int, Tensor> activations_out_;
   std::map<int, Tensor> gradients_in_;
   std::map<int, Tensor> gradients_out_;
-  std::vector<std::pair<std::shared_ptr<Event>, Tensor>> leaving_;  ///< until they have left
+  std::vector<std::pair<int, Tensor>> leaving_;  ///< sends under way, with what they send
   std::map<int, double> reduction_start_;
   IterationOutcome outcome_;
 };
