@@ -4,11 +4,11 @@
 
 #include <chrono>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <thread>
 
 #include "tests/cli/command.h"
+#include "tests/processes.h"
 
 namespace hydraulis {
 
@@ -240,17 +240,6 @@ inline void expect_one_error(const Outcome& outcome, int code, const std::string
   EXPECT_NE(outcome.err.find(part), std::string::npos)
       << "expected '" << part << "' in " << outcome.err;
   EXPECT_EQ(outcome.err.find("MPI_ABORT"), std::string::npos) << outcome.err;
-}
-
-/// Running processes whose command line has `text`.
-inline int processes_with(const std::string& text) {
-  int found = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (line.find(text) != std::string::npos) ++found;
-  }
-  return found;
 }
 
 }  // namespace hydraulis

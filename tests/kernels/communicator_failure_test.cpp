@@ -1,15 +1,10 @@
 // What happens when ranks die, hang or disagree: jobs of failing_ranks.cpp under mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
+
+#include "tests/failing_job.h"
 
 namespace hydraulis {
 namespace {
@@ -19,43 +14,8 @@ using testing::AnyOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-struct Ended {
-  int exit_code = 0;  ///< minus the signal's number if it ended by one
-  double seconds = 0;
-  std::string output;
-};
-
-/// Processes whose command line holds this text.
-int processes_with(const std::string& text) {
-  int found = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (line.find(text) != std::string::npos) ++found;
-  }
-  return found;
-}
-
-/// Runs the case on three ranks and checks that nothing of it is left.
 Ended run(const std::string& name) {
-  const std::string mark = "failing_case_of_" + std::to_string(getpid());
-  const std::string command = std::string("exec " HYDRAULIS_SOURCE_DIR "/tests/mpirun.sh 3 ") +
-                              HYDRAULIS_FAILING_RANKS " " + name + " " + mark + " 2>&1";
-  const auto start = std::chrono::steady_clock::now();
-  Ended ended;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return ended;
-  char block[4096];
-  for (std::size_t n = 0; (n = fread(block, 1, sizeof(block), pipe)) > 0;) {
-    ended.output.append(block, n);
-  }
-  const int status = pclose(pipe);
-  ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  // mpirun may return a moment before the last process it has killed is gone.
-  for (int i = 0; i < 50 && processes_with(mark) > 0; ++i) usleep(100'000);
-  EXPECT_EQ(processes_with(mark), 0) << name;
-  return ended;
+  return run_failing_job(3, HYDRAULIS_FAILING_RANKS " " + name);
 }
 
 /// Far below the sleep of 300 s of ranks that never come, and below the limit of 60 s that waits

@@ -1,15 +1,10 @@
 // What happens when a rank fails inside a step: jobs of failing_training.cpp under mpirun.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
+
+#include "tests/failing_job.h"
 
 namespace hydraulis {
 namespace {
@@ -18,43 +13,8 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-struct Ended {
-  int exit_code = 0;  ///< minus the signal's number if it ended by one
-  double seconds = 0;
-  std::string output;
-};
-
-int processes_with(const std::string& text) {
-  int found = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
-    const std::string line{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (line.find(text) != std::string::npos) ++found;
-  }
-  return found;
-}
-
-/// Runs the case and checks that no process of it is left.
 Ended run(const std::string& failure, int ranks, const std::string& strategy) {
-  const std::string mark = "failing_training_of_" + std::to_string(getpid());
-  const std::string command = "exec " HYDRAULIS_SOURCE_DIR "/tests/mpirun.sh " +
-                              std::to_string(ranks) + " " HYDRAULIS_FAILING_TRAINING " " + failure +
-                              " '" + strategy + "' " + mark + " 2>&1";
-  const auto start = std::chrono::steady_clock::now();
-  Ended ended;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return ended;
-  char block[4096];
-  for (std::size_t n = 0; (n = fread(block, 1, sizeof(block), pipe)) > 0;) {
-    ended.output.append(block, n);
-  }
-  const int status = pclose(pipe);
-  ended.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  // mpirun may return a moment before the last process it has killed is gone.
-  for (int i = 0; i < 100 && processes_with(mark) > 0; ++i) usleep(100'000);
-  EXPECT_EQ(processes_with(mark), 0) << failure << " of " << strategy;
-  return ended;
+  return run_failing_job(ranks, HYDRAULIS_FAILING_TRAINING " " + failure + " '" + strategy + "'");
 }
 
 /// Above the limit of 2 s that the jobs set, with time to start; far below the 300 s of a rank
