@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "costmodel/build_cost_model.h"
+#include "costmodel/compose_operations.h"
 
 namespace hydraulis {
 namespace {
@@ -33,19 +34,7 @@ std::string tensor_degree_problem(const ModelSpec& model, const ClusterSpec& clu
   if (tp > node ? tp % node != 0 : node % tp != 0) {
     return fmt::format("groups of {} do not fill nodes of {} devices evenly", tp, node);
   }
-  if (model.heads % tp != 0) {
-    return fmt::format("{} attention heads do not divide by {}", model.heads, tp);
-  }
-  if (model.ffn_hidden % tp != 0) {
-    return fmt::format("the feed-forward width {} does not divide by {}", model.ffn_hidden, tp);
-  }
-  const bool split = model.kv_heads % tp == 0;
-  const bool repeated = tp % model.kv_heads == 0;
-  if (!split && !repeated) {
-    return fmt::format("{} key/value heads can be neither split nor repeated over {} devices",
-                       model.kv_heads, tp);
-  }
-  return "";
+  return tensor_parallel_problem(model, tp);
 }
 
 SchemeCoefficients coefficients(const ModelSpec& model, const ClusterSpec& cluster,
