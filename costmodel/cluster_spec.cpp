@@ -18,6 +18,7 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr int kMostNodes = 1 << 17;
 constexpr int kMostDevicesPerNode = 1 << 10;
 constexpr int kMostDevices = 1 << 20;
+constexpr int kMostCores = 1 << 16;
 /// The fastest network card sold for one device today carries 800 Gb/s.
 constexpr double kFastestNetworkPerDevice = 100 * kGiga;
 
@@ -139,6 +140,9 @@ ClusterSpec parse_cluster(const Json& json, const std::string& where) {
     throw InputError("{}: field 'nodes' gives {} devices in all, expected at most {}", where,
                      std::int64_t{cluster.nodes} * cluster.devices_per_node, kMostDevices);
   }
+  if (fields.has("cores_per_node")) {
+    cluster.cores_per_node = static_cast<int>(fields.integer("cores_per_node", 1, kMostCores));
+  }
   cluster.device = parse_device(fields.at("device"), where);
   cluster.intra_node = parse_link(fields.at("intra_node"), where, "intra_node");
   if (cluster.nodes > 1 || fields.has("inter_node")) {
@@ -178,6 +182,7 @@ Json cluster_json(const ClusterSpec& cluster) {
   json["origin"] = cluster.origin;
   json["nodes"] = cluster.nodes;
   json["devices_per_node"] = cluster.devices_per_node;
+  if (cluster.cores_per_node > 0) json["cores_per_node"] = cluster.cores_per_node;
   Json& device = json["device"];
   device["name"] = cluster.device.name;
   device["memory_gib"] = cluster.device.memory_bytes / kGiB;

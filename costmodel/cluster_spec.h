@@ -37,7 +37,11 @@ struct ClusterSpec {
   int nodes = 0;
   int devices_per_node = 0;
   LinkSpec intra_node;
-  LinkSpec inter_node;                ///< per device
+  LinkSpec inter_node;  ///< per device
+  /// Devices are processes on the cores of their node: how many cores it has. They compute with
+  /// max(1, cores / devices of a node) of them, communicate with the same ones, and share them when
+  /// there are more devices than cores. 0: devices compute and communicate on their own.
+  int cores_per_node = 0;
   std::vector<TopologyLevel> levels;  ///< may be empty: a flat network
   std::string origin;                 ///< "data sheet", "measured", …
   std::vector<std::string> notes;     ///< where each figure comes from; for people
@@ -59,7 +63,8 @@ struct ClusterSpec {
 ///
 /// A link gives its bandwidth, per device and in one direction, in exactly one of the two units;
 /// `reserved_gib` is that of the A800 when left out; `inter_node` may be left out for one node,
-/// `levels`, `name`, `origin` and `notes` always.
+/// `cores_per_node` (of machines whose devices are processes), `levels`, `name`, `origin` and
+/// `notes` always.
 ClusterSpec load_cluster(const std::string& preset_or_path);
 
 /// The same from parsed JSON; `where` names the file in errors. Throws InputError.

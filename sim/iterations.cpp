@@ -133,6 +133,10 @@ SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& mo
   const bool has_memory_model = model.memory == MemoryModel::composed;
   ReplayOptions replay_options;
   if (has_memory_model) replay_options.memory_model = &model;
+  // The planner's makespan, which this is to equal, knows nothing of shared cores.
+  if (!options.costing.no_communication) {
+    replay_options.cores_per_node = model.cluster.cores_per_node;
+  }
   iteration.replay =
       replay(iteration.program, instruction_durations(iteration.program, model, options.costing),
              replay_options);

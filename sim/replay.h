@@ -18,6 +18,9 @@ struct Durations {
 struct ReplayOptions {
   /// Gives memory high-water marks (composed model) when set; must outlive the call.
   const CostModel* memory_model = nullptr;
+  /// Cores of each node that its devices share (ClusterSpec::cores_per_node); 0: every device and
+  /// every stream of it runs at its own speed.
+  int cores_per_node = 0;
   /// The file a program came from, when a user gave it: faults in it are then bad input (exit code
   /// 2) that names the file, and otherwise internal faults of whoever made the program.
   std::string program_file;
@@ -56,7 +59,9 @@ struct Replay {
 /// and the receiver's receive stream for the longer of the two durations (they are matched by
 /// stage, peer, direction and micro-batch). gradient_norm and barrier are collectives of all
 /// stages: the k-th of one stage meets the k-th of every other. Instructions of a stage's devices
-/// are one: tensor- and context-parallel ranks move together.
+/// are one: tensor- and context-parallel ranks move together. With `cores_per_node`, durations are
+/// those at full speed, and what runs at the same time shares cores max-min fairly: a stage's own
+/// streams those of its device, all devices of a node those of the node.
 ///
 /// Throws Error (InputError when options.program_file is set) for malformed programs and durations,
 /// and for programs that get stuck: the message lists who waits for whom.

@@ -41,7 +41,10 @@ TEST(ClusterSpec, JsonRoundTrip) {
   Json json = example();
   json["levels"] = {
       {{"name", "leaf"}, {"nodes", 4}, {"oversubscription", 2.0}, {"latency_microseconds", 1.0}}};
+  EXPECT_EQ(parse_cluster(json, "c.json").cores_per_node, 0);
+  json["cores_per_node"] = 48;
   const ClusterSpec cluster = parse_cluster(json, "c.json");
+  EXPECT_EQ(cluster.cores_per_node, 48);
   ASSERT_EQ(cluster.levels.size(), 1u);
   EXPECT_DOUBLE_EQ(cluster.levels[0].oversubscription, 2);
   EXPECT_EQ(cluster_json(cluster), json);
@@ -80,6 +83,7 @@ TEST(ClusterSpec, BadFields) {
   refused([](Json& j) { j["nodes"] = 0; }, {"nodes"});
   refused([](Json& j) { j["nodes"] = 2.5; }, {"nodes"});
   refused([](Json& j) { j["nodes"] = 1 << 17, j["devices_per_node"] = 1024; }, {"nodes"});
+  refused([](Json& j) { j["cores_per_node"] = 0; }, {"cores_per_node"});
   refused([](Json& j) { j["device"]["memory_gib"] = -1; }, {"device.memory_gib"});
   refused([](Json& j) { j["device"]["memory_gb"] = 80; }, {"device.memory_gb"});
   refused([](Json& j) { j["intra_node"]["bandwidth_gigabytes_per_second"] = 0; },
