@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "costmodel/compose.h"
 #include "costmodel/presets/profiles.h"
 
 namespace hydraulis {
@@ -85,7 +86,11 @@ Search search(const CostModel& base, std::int64_t context) {
 int enough_devices(CostModel base, std::int64_t context) {
   for (int i = 0; i < kMostDoublings; ++i) {
     base.cluster.nodes *= 2;
-    if (base.profile.analytic) base.profile = analytic_profile(base.model, base.cluster);
+    if (base.profile.operators) {
+      base.profile = compose_profile(base.profile.operators, base.model, base.cluster);
+    } else if (base.profile.analytic) {
+      base.profile = analytic_profile(base.model, base.cluster);
+    }
     if (search(base, context).fits) return base.cluster.devices();
   }
   return 0;
@@ -121,8 +126,10 @@ int enough_devices(CostModel base, std::int64_t context) {
   throw InfeasibleError("{}", message);
 }
 
-CostModel parts(const ModelSpec& model, const ClusterSpec& cluster, const Profile& profile,
+CostModel parts(const ModelSpec& model, const ClusterSpec& cluster, const Profile& given,
                 MemoryModel memory) {
+  const Profile profile =
+      given.operators ? compose_profile(given.operators, model, cluster) : given;
   if (!same_layers(model, profile.model)) {
     throw InputError(
         "profile {}: was taken on a model of {} layers, hidden {}, feed-forward {}, "

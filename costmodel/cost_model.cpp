@@ -24,6 +24,31 @@ const SchemeCoefficients* find_row(const Profile& profile, const Scheme& scheme)
   return nullptr;
 }
 
+void add(StageCost& sum, const StageCost& more, double times = 1) {
+  sum.a += times * more.a;
+  sum.b += times * more.b;
+  sum.c += times * more.c;
+}
+
+/// One pass of a stage out of its parts.
+StageCost sum_of(const StageParts& parts, StageCost StageParts::Part::*pass, int layers, bool first,
+                 bool last) {
+  StageCost sum;
+  add(sum, parts.layer.*pass, layers);
+  add(sum, parts.stage.*pass);
+  if (first) add(sum, parts.first.*pass);
+  if (last) add(sum, parts.last.*pass);
+  return sum;
+}
+
+int layers_of(const CostModel& model, const Scheme& scheme, int stage) {
+  if (stage < 0 || stage >= scheme.pp) {
+    throw InputError("scheme {}: asked for stage {}, it has {}", to_string(scheme), stage,
+                     scheme.pp);
+  }
+  return stage_layers(scheme, model.model.layers)[static_cast<std::size_t>(stage)];
+}
+
 }  // namespace
 
 std::vector<Scheme> known_schemes(const CostModel& model) {
@@ -39,19 +64,43 @@ std::vector<Scheme> known_schemes(const CostModel& model) {
 std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme, int stage) {
   const SchemeCoefficients* row = find_row(model.profile, scheme);
   if (row == nullptr) return std::nullopt;
-  if (stage < 0 || stage >= scheme.pp) {
-    throw InputError("scheme {}: asked for stage {}, it has {}", to_string(scheme), stage,
-                     scheme.pp);
+  const int layers = layers_of(model, scheme, stage);
+  if (row->parts) {
+    const bool last = stage == scheme.pp - 1;
+    StageCost cost = sum_of(*row->parts, &StageParts::Part::forward, layers, stage == 0, last);
+    add(cost, sum_of(*row->parts, &StageParts::Part::backward, layers, stage == 0, last));
+    return cost;
   }
   StageCost cost{row->a, row->b, row->c};
   if (scheme.layers.empty() && model.model.layers % scheme.pp == 0) return cost;
   // The row is for an even split; a stage with more layers takes as much more.
-  const int layers = stage_layers(scheme, model.model.layers)[static_cast<std::size_t>(stage)];
   const double share = static_cast<double>(layers) * scheme.pp / model.model.layers;
   cost.a *= share;
   cost.b *= share;
   cost.c *= share;
   return cost;
+}
+
+std::optional<StageCost> forward_cost(const CostModel& model, const Scheme& scheme, int stage) {
+  const SchemeCoefficients* row = find_row(model.profile, scheme);
+  if (row == nullptr || !row->parts) return std::nullopt;
+  return sum_of(*row->parts, &StageParts::Part::forward, layers_of(model, scheme, stage),
+                stage == 0, stage == scheme.pp - 1);
+}
+
+std::string beyond_measurements(const CostModel& model, double tokens, double length) {
+  const Profile& profile = model.profile;
+  std::string text;
+  if (profile.measured_length > 0 && length > profile.measured_length) {
+    text = fmt::format("sequences of up to {:.0f} tokens, {:.0f} were measured", length,
+                       profile.measured_length);
+  }
+  if (profile.measured_tokens > 0 && tokens > profile.measured_tokens) {
+    text += fmt::format("{}micro-batches of up to {:.0f} tokens a device, {:.0f} were measured",
+                        text.empty() ? "" : "; ", tokens, profile.measured_tokens);
+  }
+  if (text.empty()) return text;
+  return "times are extrapolated: " + text;
 }
 
 double required_bytes(const CostModel& model, const Scheme& scheme, double tokens, int in_flight) {

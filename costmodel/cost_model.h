@@ -12,21 +12,8 @@
 
 namespace hydraulis {
 
-/// Time of one micro-batch on one pipeline stage, forward and backward together:
-/// seconds = a·Σs² + b·Σs + c, sequence lengths s in tokens.
-struct StageCost {
-  double a = 0;  ///< seconds per token²
-  double b = 0;  ///< seconds per token
-  double c = 0;  ///< seconds per micro-batch
-
-  double of(double sum_squares, double sum_tokens) const {
-    return a * sum_squares + b * sum_tokens + c;
-  }
-  double of_sequence(double length) const { return (a * length + b) * length; }
-};
-
 /// Share of a stage's time that is forward; the rest is backward (which costs twice the forward's
-/// matrix products). Whole-stage profiles do not tell them apart.
+/// matrix products), as schedules count it. Whole-stage profiles do not tell them apart.
 inline constexpr double kForwardShare = 1.0 / 3.0;
 
 /// The one fixed layout of optimizer states and fp32 master parameters over all devices.
@@ -79,9 +66,17 @@ struct CostModel {
 /// the cluster's), whether or not a single token fits; in the profile's order.
 std::vector<Scheme> known_schemes(const CostModel& model);
 
-/// Time coefficients of one stage of a scheme, or nothing when the profile does not know it.
-/// An uneven stage scales with its share of layers.
+/// Time coefficients of one stage of a scheme, forward and backward together, or nothing when the
+/// profile does not know it. Where the profile knows a stage's parts, a stage has the time of its
+/// own layers and the first and last have that of the embedding and the head; else an uneven stage
+/// scales with its share of layers.
 std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme, int stage);
+/// The forward alone, or nothing when the profile does not tell it from the backward.
+std::optional<StageCost> forward_cost(const CostModel& model, const Scheme& scheme, int stage);
+
+/// One sentence when micro-batches of up to `tokens` tokens or sequences of up to `length` tokens
+/// are beyond what the profile's times were measured on, else "". Context parallelism not counted.
+std::string beyond_measurements(const CostModel& model, double tokens, double length);
 
 /// The longest micro-batch in tokens (a multiple of 128) that every stage of the scheme can hold
 /// with `in_flight` micro-batches alive at its first stage (default: the scheme's own pp, as 1F1B

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "costmodel/compose.h"
 #include "costmodel/presets/profiles.h"
 #include "costmodel/profile_file.h"
 
@@ -93,6 +94,10 @@ Profile load_profile(const std::string& preset_or_path) {
   if (!std::filesystem::exists(preset_or_path, ec)) {
     throw InputError("profile '{}': neither a preset nor a file; presets are {}", preset_or_path,
                      detail::profile_preset_names());
+  }
+  if (detail::profile_file_kind(preset_or_path) == detail::kOperatorKind) {
+    return operator_profile(
+        measured_operators(read_operator_profile(preset_or_path), preset_or_path));
   }
   Profile profile = detail::read_profile_file(preset_or_path);
   check_profile(profile, preset_or_path);

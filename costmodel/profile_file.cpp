@@ -38,16 +38,6 @@ void write_model(Hdf5File& file, const ModelSpec& model) {
   put("qk_norm", model.qk_norm ? 1 : 0);
 }
 
-int small_attribute(const Hdf5File& file, const std::string& where, const std::string& object,
-                    const char* name) {
-  const std::int64_t value = file.integer_attribute(object, name);
-  if (value < 0 || value > std::numeric_limits<int>::max()) {
-    throw InputError("{}: attribute '{}' of {} is {}, expected 0 to {}", where, name, object, value,
-                     std::numeric_limits<int>::max());
-  }
-  return static_cast<int>(value);
-}
-
 ModelSpec read_model(const Hdf5File& file, const std::string& where) {
   const auto get = [&](const char* name) { return small_attribute(file, where, "/model", name); };
   ModelSpec model;
@@ -161,14 +151,49 @@ std::map<int, T> read_by_tp(const Hdf5File& file, const std::string& where,
 
 }  // namespace
 
+int small_attribute(const Hdf5File& file, const std::string& where, const std::string& object,
+                    const char* name) {
+  const std::int64_t value = file.integer_attribute(object, name);
+  if (value < 0 || value > std::numeric_limits<int>::max()) {
+    throw InputError("{}: attribute '{}' of {} is {}, expected 0 to {}", where, name, object, value,
+                     std::numeric_limits<int>::max());
+  }
+  return static_cast<int>(value);
+}
+
+void write_profile_head(Hdf5File& file, const std::string& kind) {
+  file.set_attribute("/", "format", std::string(kFormat));
+  file.set_attribute("/", "version", kVersion);
+  file.set_attribute("/", "kind", kind);
+}
+
+std::string read_profile_head(const Hdf5File& file, const std::string& where) {
+  if (!file.has_attribute("/", "format") || file.text_attribute("/", "format") != kFormat) {
+    throw InputError("{}: attribute 'format' of / is not '{}': not a profile", where, kFormat);
+  }
+  if (const auto version = file.integer_attribute("/", "version"); version != kVersion) {
+    throw InputError("{}: attribute 'version' of / is {}, expected {}", where, version, kVersion);
+  }
+  if (!file.has_attribute("/", "kind")) return kStageKind;
+  const std::string kind = file.text_attribute("/", "kind");
+  if (kind != kStageKind && kind != kOperatorKind) {
+    throw InputError("{}: attribute 'kind' of / is '{}', expected '{}' or '{}'", where, kind,
+                     kStageKind, kOperatorKind);
+  }
+  return kind;
+}
+
+std::string profile_file_kind(const std::filesystem::path& path) {
+  return read_profile_head(Hdf5File::open(path), path.string());
+}
+
 void write_profile_file(const Profile& profile, const std::filesystem::path& path) {
   AtomicFile target(path);
   Hdf5File file = Hdf5File::create(target.temporary(), path.string());
   const auto flag = [&](const char* name, bool value) {
     file.set_attribute("/", name, std::int64_t{value ? 1 : 0});
   };
-  file.set_attribute("/", "format", std::string(kFormat));
-  file.set_attribute("/", "version", kVersion);
+  write_profile_head(file, kStageKind);
   file.set_attribute("/", "name", profile.name);
   file.set_attribute("/", "device", profile.device);
   file.set_attribute("/", "origin", profile.origin);
@@ -196,11 +221,8 @@ void write_profile_file(const Profile& profile, const std::filesystem::path& pat
 Profile read_profile_file(const std::filesystem::path& path) {
   const std::string where = path.string();
   const Hdf5File file = Hdf5File::open(path);
-  if (!file.has_attribute("/", "format") || file.text_attribute("/", "format") != kFormat) {
-    throw InputError("{}: attribute 'format' of / is not '{}': not a profile", where, kFormat);
-  }
-  if (const auto version = file.integer_attribute("/", "version"); version != kVersion) {
-    throw InputError("{}: attribute 'version' of / is {}, expected {}", where, version, kVersion);
+  if (read_profile_head(file, where) != kStageKind) {
+    throw InputError("{}: is a profile of operators, expected one of whole stages", where);
   }
   const auto flag = [&](const char* name) { return file.integer_attribute("/", name) != 0; };
   Profile profile;

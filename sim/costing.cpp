@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "costmodel/compose.h"
 
 namespace hydraulis {
 namespace {
@@ -36,6 +37,16 @@ void check(const CostModel& model, const CostingOptions& options) {
   positive(model.cluster.device.memory_bandwidth_bytes_per_second, "memory bandwidth");
 }
 
+/// Bytes that programs count for a number of a parameter, gradient or activation.
+constexpr double kProgramBytes = 2;
+
+/// Parameters of a layer as reshard instructions number them.
+double parameters_of(const ModelSpec& model, int layer) {
+  if (layer == kEmbeddingLayer) return static_cast<double>(embedding_parameters(model));
+  return static_cast<double>(layer == model.layers ? head_parameters(model)
+                                                   : layer_parameters(model));
+}
+
 class Coster {
  public:
   Coster(const Program& program, const CostModel& model, const CostingOptions& options)
@@ -54,6 +65,11 @@ class Coster {
                       (tree_steps(std::min(program.devices, program.devices_per_node)) *
                            model.cluster.intra_node.latency_seconds +
                        tree_steps(nodes()) * model.cluster.inter_node.latency_seconds);
+    if (const auto& operators = model.profile.operators) {
+      optimizer_seconds_ = optimizer_seconds(*operators, owned);
+      global_seconds_ = barrier_seconds(*operators, model.cluster, program.devices, scale());
+      norm_seconds_ = sum_squares_seconds(*operators, owned);
+    }
   }
 
   std::vector<double> stage(const Stage& stage) {
@@ -63,6 +79,7 @@ class Coster {
       throw InputError("profile '{}' has no times for the scheme {}", model_.profile.name,
                        to_string(scheme));
     }
+    forward_ = forward_cost(model_, scheme, stage.index);
     std::vector<double> seconds;
     seconds.reserve(stage.instructions.size());
     for (const Instruction& instruction : stage.instructions) {
@@ -83,26 +100,33 @@ class Coster {
                : 1;
   }
 
+  TrafficScale scale() const { return {options_.latency_scale, options_.bandwidth_scale}; }
+
   double one(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
     switch (instruction.op) {
       case Op::forward:
       case Op::recompute:
-        return kForwardShare * whole(stage, cost, instruction);
-      case Op::backward: {
-        const double both = whole(stage, cost, instruction);
-        return both - kForwardShare * both;
-      }
+        return forward(stage, cost, instruction);
+      case Op::backward:
+        return backward(stage, cost, instruction);
       case Op::backward_input:
-      case Op::backward_weight: {
-        const double both = whole(stage, cost, instruction);
-        return (both - kForwardShare * both) / 2;
-      }
+      case Op::backward_weight:
+        return backward(stage, cost, instruction) / 2;
       default:
-        return options_.no_communication ? 0 : other(instruction);
+        return options_.no_communication ? 0 : other(stage, instruction);
     }
   }
 
-  double other(const Instruction& instruction) const {
+  double forward(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
+    return forward_ ? whole(stage, *forward_, instruction)
+                    : kForwardShare * whole(stage, cost, instruction);
+  }
+
+  double backward(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
+    return whole(stage, cost, instruction) - forward(stage, cost, instruction);
+  }
+
+  double other(const Stage& stage, const Instruction& instruction) const {
     switch (instruction.op) {
       case Op::send_activation:
       case Op::receive_activation:
@@ -111,9 +135,11 @@ class Coster {
         return model_.profile.contains_pipeline_communication ? 0 : moved(instruction);
       case Op::gather_parameters:
       case Op::reduce_gradients:
+        return moved(instruction) + kept(stage, instruction);
       case Op::all_to_all:
         return moved(instruction);
       case Op::gradient_norm:
+        return global_seconds_ + norm_seconds_;
       case Op::barrier:
         return global_seconds_;
       case Op::optimizer_step:
@@ -137,6 +163,7 @@ class Coster {
   double moved(const Instruction& instruction) const {
     const ClusterSpec& cluster = model_.cluster;
     const bool crosses = instruction.inter_node_bytes > 0;
+    if (model_.profile.operators) return measured(instruction);
     const LinkSpec& far = crosses ? cluster.inter_node : cluster.intra_node;
     double seconds = options_.latency_scale * far.latency_seconds * instruction.transfers;
     seconds += static_cast<double>(instruction.intra_node_bytes) /
@@ -148,12 +175,50 @@ class Coster {
     return seconds;
   }
 
+  /// The same by the measured curves of sends.
+  double measured(const Instruction& instruction) const {
+    const MeasuredOperators& operators = *model_.profile.operators;
+    const double width = operators.element_bytes / kProgramBytes;
+    const double near = width * static_cast<double>(instruction.intra_node_bytes);
+    const double far = width * static_cast<double>(instruction.inter_node_bytes);
+    if (near + far <= 0) return 0;
+    const auto seconds = [&](double bytes, bool across) {
+      const double share = bytes / (near + far);
+      return message_seconds(operators, model_.cluster, share * instruction.transfers, bytes,
+                             across, scale());
+    };
+    return seconds(near, false) + seconds(far, true);
+  }
+
+  /// What a reshard does to numbers that do not leave the device: all of a layer's gradients are
+  /// added somewhere, and parameters that a device owns itself are copied.
+  double kept(const Stage& stage, const Instruction& instruction) const {
+    if (!model_.profile.operators) return 0;
+    const MeasuredOperators& operators = *model_.profile.operators;
+    const int tp = program_.pipelines[stage.pipeline].scheme.tp;
+    double seconds = 0;
+    for (int layer = instruction.layer_begin; layer < instruction.layer_end; ++layer) {
+      const double held = parameters_of(model_.model, layer) / tp;
+      if (instruction.op == Op::reduce_gradients) {
+        seconds += add_seconds(operators, held);
+        continue;
+      }
+      const double taken =
+          static_cast<double>(instruction.intra_node_bytes + instruction.inter_node_bytes) /
+          kProgramBytes;
+      seconds += copy_seconds(operators, std::max(0.0, held - taken) * operators.element_bytes);
+    }
+    return seconds;
+  }
+
   const Program& program_;
   const CostModel& model_;
   const CostingOptions& options_;
   std::vector<std::vector<Size>> sizes_;  ///< [pipeline][micro-batch]
   double optimizer_seconds_ = 0;
   double global_seconds_ = 0;
+  double norm_seconds_ = 0;
+  std::optional<StageCost> forward_;  ///< of the stage at hand
 };
 
 }  // namespace
@@ -182,6 +247,11 @@ std::vector<std::string> costing_assumptions(const CostModel& model,
   if (options.no_communication) {
     lines.push_back("network: none; transfers, resharding and the optimizer step take no time");
     return lines;
+  }
+  if (profile.operators && !profile.operators->fits.collectives.empty()) {
+    lines.push_back(
+        "network: measured curves of sends and collectives where the profile has them, without "
+        "contention");
   }
   const auto link = [&](const char* name, const LinkSpec& spec) {
     return fmt::format("{} {:.4g} GB/s and {:.3g} us", name,

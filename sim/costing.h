@@ -22,15 +22,19 @@ struct CostingOptions {
 inline constexpr double kOptimizerBytesPerParameter = 4 * 4 + 3 * 4 + 2;
 
 /// Seconds of every instruction:
-///   - forward: kForwardShare of the stage's time for the micro-batch (padding counts in its linear
-///     part), backward: the rest; backward_input and backward_weight: half of that each;
-///     recompute: as the forward;
+///   - forward: the profile's forward where it tells it from the backward, else kForwardShare of
+///     the stage's time for the micro-batch (padding counts in its linear part), backward: the
+///     rest; backward_input and backward_weight: half of that each; recompute: as the forward;
 ///   - send, receive: latency + bytes / bandwidth of the link; nothing when the profile says that
 ///     its times contain them;
 ///   - gather_parameters, reduce_gradients, all_to_all: latency · messages of the busiest device +
 ///     its bytes / bandwidth, links inside a node and between nodes one after the other;
 ///   - gradient_norm, barrier: twice (there and back) a tree over a node's devices and over nodes;
 ///   - optimizer_step: bytes moved / memory bandwidth.
+/// Where operators were measured their curves take the place of links and memory bandwidth:
+/// messages by the curve of a send, numbers in the width that was measured; a gather also copies
+/// what a device owns itself, a reduction adds what every device holds, the norm squares what it
+/// owns.
 /// Links are used without contention. Throws InputError when the profile does not know a scheme,
 /// for options out of range, and for offload and fetch (the cluster has no host link).
 Durations instruction_durations(const Program& program, const CostModel& model,
