@@ -1,9 +1,16 @@
 # hydraulis_library(NAME dependency...): one static library from every .cpp below the current folder,
 # known as hydraulis::NAME; a folder of headers only becomes an interface library. Headers are
-# included from the project root ("planner/strategy.h").
+# included from the project root ("planner/strategy.h"). A folder below with a CMakeLists.txt is a
+# library of its own.
 function(hydraulis_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  file(GLOB inner ${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt)
+  foreach(list_file ${inner})
+    cmake_path(GET list_file PARENT_PATH folder)
+    list(FILTER sources EXCLUDE REGEX "^${folder}/")
+    list(FILTER headers EXCLUDE REGEX "^${folder}/")
+  endforeach()
   if(sources)
     set(visibility PUBLIC)
     add_library(hydraulis_${name} STATIC ${sources})
