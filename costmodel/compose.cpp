@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/error.h"
 #include "costmodel/compose_operations.h"
 #include "costmodel/cost_model.h"
 
@@ -20,7 +21,6 @@ constexpr int kGridSteps = 8;        ///< token counts of the grid
 constexpr double kGridDepth = 64;    ///< the largest over the smallest token count
 constexpr double kSmallMessage = 8;  ///< bytes of a sum over all devices
 constexpr std::size_t kMostNotesOfAKind = 3;
-constexpr const char* kLinks = "communication";
 
 int element_bytes(const OperatorProfile& profile) {
   for (const KernelSample& sample : profile.kernels) {
@@ -51,7 +51,7 @@ double group_seconds(const OperatorFits& fits, const ClusterSpec& cluster, Colle
   const auto measured =
       collective_seconds(fits, operation, ranks, nodes, bytes, use, scale.latency, scale.bandwidth);
   if (measured) return *measured;
-  use.borrowed.insert(fmt::format("{} ({}): the cluster's links", kLinks, to_string(operation)));
+  use.borrowed.emplace(to_string(operation), "the cluster's links");
   return link_seconds(cluster, operation, ranks, nodes, bytes, scale);
 }
 
@@ -81,12 +81,15 @@ double seconds_of(const Work& work, const OperatorFits& fits, const ClusterSpec&
   return seconds + std::max(0.0, beside - attention);
 }
 
-/// Micro-batches inside the measured range.
-std::vector<BatchSize> grid(double most_tokens, double longest, int cp) {
+/// Whether a kernel works on flat memory, not on the tokens of a micro-batch.
+bool is_flat(Kernel kernel) { return kernel == Kernel::adamw || kernel == Kernel::sum_squares; }
+
+/// Micro-batches inside the measured range of tokens and lengths on a device.
+std::vector<BatchSize> grid(double least_tokens, double most_tokens, double longest, int cp) {
   std::vector<BatchSize> batches;
   const double step = std::pow(kGridDepth, 1.0 / (kGridSteps - 1));
   double tokens = most_tokens;
-  for (int i = 0; i < kGridSteps && tokens >= 1; ++i, tokens /= step) {
+  for (int i = 0; i < kGridSteps && (i == 0 || tokens >= least_tokens); ++i, tokens /= step) {
     const double whole = std::floor(tokens) * cp;
     for (double length = std::min(whole, longest * cp); length >= std::min(whole, 16.0);
          length /= 4) {
@@ -117,15 +120,21 @@ class Composer {
   Composer(const MeasuredOperators& operators, const ModelSpec& model, const ClusterSpec& cluster)
       : operators_(operators), model_(model), cluster_(cluster) {
     for (const KernelFit& fit : operators.fits.kernels) {
+      if (!is_flat(fit.shape.kernel)) least_tokens_ = std::max(least_tokens_, fit.least_tokens);
       if (fit.shape.inputs > 0) {
         most_tokens_ = most_tokens_ > 0 ? std::min(most_tokens_, fit.most_tokens) : fit.most_tokens;
       }
       if (is_attention(fit.shape.kernel)) longest_ = std::max(longest_, fit.longest);
     }
+    if (!(most_tokens_ > 0) || !(longest_ > 0)) {
+      throw InputError("profile {}: has no measurements of {}, stage times cannot be composed",
+                       operators.profile.name, most_tokens_ > 0 ? "attention" : "products");
+    }
   }
 
   StageParts parts(const Scheme& scheme) {
-    const std::vector<BatchSize> batches = grid(most_tokens_, longest_, scheme.cp);
+    const std::vector<BatchSize> batches =
+        grid(least_tokens_ * scheme.tp, most_tokens_, longest_, scheme.cp);
     const int bytes = operators_.element_bytes;
     StageParts parts;
     whole_.assign(batches.size(), 0);
@@ -183,6 +192,7 @@ class Composer {
   const MeasuredOperators& operators_;
   const ModelSpec& model_;
   const ClusterSpec& cluster_;
+  double least_tokens_ = 1;
   double most_tokens_ = 0;
   double longest_ = 0;
   FitUse use_;
@@ -311,14 +321,15 @@ Profile compose_profile(std::shared_ptr<const MeasuredOperators> operators, cons
   profile.contains_pipeline_communication = false;
   profile.limits.push_back(fmt::format(
       "stage times are composed from operators; as a·Σs² + b·Σs + c a layer is off by {:.1f} % on "
-      "average and {:.1f} % at most over micro-batches of {:.0f} to {:.0f} tokens a device",
-      100 * composer.mean_error(), 100 * composer.max_error(), composer.most_tokens() / kGridDepth,
-      composer.most_tokens()));
+      "average and {:.1f} % at most over micro-batches of up to {:.0f} tokens a device",
+      100 * composer.mean_error(), 100 * composer.max_error(), composer.most_tokens()));
   profile.limits.push_back(fmt::format(
       "measured up to {:.0f} tokens a device and sequences of {:.0f} tokens: beyond, times are "
       "extrapolated in the same form",
       composer.most_tokens(), composer.longest()));
-  add_some(profile.limits, composer.use().sentences());
+  add_some(profile.limits, composer.use().missing_sentences());
+  add_some(profile.limits, composer.use().borrowed_sentences());
+  add_some(profile.limits, composer.use().beyond_sentences());
   add_some(profile.limits, left_out);
   return profile;
 }

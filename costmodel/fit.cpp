@@ -16,6 +16,7 @@ constexpr int kMostKnots = 6;
 /// Samples of one shape.
 KernelFit fit_attention(const std::vector<const KernelSample*>& samples) {
   KernelFit fit;
+  fit.shape = samples.front()->shape;
   std::vector<std::vector<double>> columns(3);
   std::vector<double> measured;
   for (const KernelSample* sample : samples) {
@@ -199,7 +200,23 @@ std::vector<std::string> bad_fits(const OperatorFits& fits) {
   return lines;
 }
 
-std::vector<std::string> FitUse::sentences() const {
+std::vector<std::string> FitUse::missing_sentences() const {
+  std::vector<std::string> lines;
+  for (const std::string& what : missing) {
+    lines.push_back(what + ": never measured, taken to need no time");
+  }
+  return lines;
+}
+
+std::vector<std::string> FitUse::borrowed_sentences() const {
+  std::vector<std::string> lines;
+  for (const auto& [what, from] : borrowed) {
+    lines.push_back(fmt::format("{}: not measured, taken from {}", what, from));
+  }
+  return lines;
+}
+
+std::vector<std::string> FitUse::beyond_sentences() const {
   std::vector<std::string> lines;
   for (const auto& [what, ratio] : beyond) {
     lines.push_back(
@@ -210,12 +227,6 @@ std::vector<std::string> FitUse::sentences() const {
             : fmt::format("{}: used down to {:.3g} times the smallest size measured, extrapolated "
                           "along the fit's first slope",
                           what, ratio));
-  }
-  for (const std::string& what : borrowed) {
-    lines.push_back(what + ": not measured, taken from others of its kind");
-  }
-  for (const std::string& what : missing) {
-    lines.push_back(what + ": never measured, taken to need no time");
   }
   return lines;
 }
@@ -237,7 +248,7 @@ double kernel_seconds(const OperatorFits& fits, const KernelShape& shape, double
                work_per_token(fit.shape);
   }
   if (weights > 0) {
-    use.borrowed.insert(to_string(shape));
+    use.borrowed.emplace(to_string(shape), "other shapes of the kernel");
     return seconds / weights;
   }
   if (shape.inputs > 0 || is_attention(shape.kernel)) {
@@ -264,7 +275,7 @@ std::optional<double> collective_seconds(const OperatorFits& fits, Collective op
   const std::string name = name_of(operation, ranks, nodes);
   double steps = 1;
   if (nearest->ranks != ranks || nearest->nodes != nodes) {
-    use.borrowed.insert(name);
+    use.borrowed.emplace(name, name_of(operation, nearest->ranks, nearest->nodes));
     const auto [share, length] = ring(operation, ranks);
     const auto [known_share, known_length] = ring(operation, nearest->ranks);
     bytes *= share / known_share;

@@ -67,10 +67,13 @@ std::vector<std::string> bad_fits(const OperatorFits& fits);
 /// What predictions had to assume, gathered over queries.
 struct FitUse {
   std::map<std::string, double> beyond;  ///< of what → how many times the measured range, at most
-  std::set<std::string> borrowed;        ///< shapes and groups taken from others of their kind
-  std::set<std::string> missing;         ///< kinds that were never measured
+  std::map<std::string, std::string> borrowed;  ///< shape or group → what it was taken from
+  std::set<std::string> missing;                ///< kinds that were never measured
 
-  std::vector<std::string> sentences() const;
+  /// One sentence for each, for people.
+  std::vector<std::string> missing_sentences() const;
+  std::vector<std::string> borrowed_sentences() const;
+  std::vector<std::string> beyond_sentences() const;
 };
 
 /// Seconds of a kernel call. Sizes outside the measured range follow the fit's last slope (noted in

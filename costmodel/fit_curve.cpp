@@ -11,10 +11,16 @@ namespace hydraulis {
 namespace {
 
 constexpr double kFlattest = 0.01;  ///< of the mean slope
-constexpr double kGain = 0.9;       ///< a knot must lower the squared error to this part of it
 constexpr double kGoodEnough =
     1e-4;  ///< mean squared relative error (1 %) that needs no more knots
 constexpr std::size_t kMostCandidates = 24;
+
+/// To which part of itself a knot must lower the squared error: more than noise would let it, by
+/// the criterion of Schwarz (1978) for two more numbers, half as much again.
+double wanted_gain(std::size_t points) {
+  const auto n = static_cast<double>(points);
+  return std::min(0.9, std::exp(-3 * std::log(n) / n));
+}
 
 /// How much of [0, x] lies in the piece from `from` to `to`.
 double overlap(double x, double from, double to) { return std::clamp(x, from, to) - from; }
@@ -128,7 +134,7 @@ CurveFit fit_monotone(std::span<const FitPoint> points, int most_knots, const ch
       next = std::move(trial);
       which = i;
     }
-    if (which == left.size() || next.error > kGain * best.error) break;
+    if (which == left.size() || next.error > wanted_gain(points.size()) * best.error) break;
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(which));
     best = std::move(next);
   }

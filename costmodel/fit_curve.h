@@ -39,11 +39,11 @@ struct CurveFit {
 };
 
 /// Non-negative least squares of the relative error over curves of straight pieces; knots are added
-/// where they lower the error by a tenth or more, `most_knots` at most, never in the upper half of
-/// the range, so that what lies beyond it follows a slope with two sizes behind it. No piece is
-/// flatter than a hundredth of the mean slope: beyond the range the curve grows. Points must be
-/// finite with x ≥ 0 and y > 0, at least one; several may share an x. Throws InputError naming
-/// `what` otherwise.
+/// where they lower the error by more than noise would let them, `most_knots` at most, never in the
+/// upper half of the range, so that what lies beyond it follows a slope with two sizes behind it.
+/// No piece is flatter than a hundredth of the mean slope: beyond the range the curve grows. Points
+/// must be finite with x ≥ 0 and y > 0, at least one; several may share an x. Throws InputError
+/// naming `what` otherwise.
 CurveFit fit_monotone(std::span<const FitPoint> points, int most_knots, const char* what);
 
 /// Solves min |Σ xⱼ·columns[j] − target| for x ≥ 0 (Lawson and Hanson's active sets, 1974).
