@@ -8,7 +8,7 @@ packages=(build-essential ccache cmake libcli11-dev libeigen3-dev libfmt-dev lib
 case "${1:-}" in
   build) ;;
   all)
-    packages+=(clang-format clang-tidy coinor-libcbc-dev git libbenchmark-dev libgmock-dev
+    packages+=(clang-format clang-tidy coinor-libcbc-dev git libbenchmark-dev libboost-context-dev libgmock-dev
       libgtest-dev python3 python3-venv)
     ;;
   *)
