@@ -30,6 +30,7 @@ PlanResult load_plan(const CLI::App& command, const std::string& path, CommonOpt
   result.plan = plan_from_json(read_json_file(path), path);
   result.model = cost_model_of(result.plan, path);
   result.notes = provenance(result.model);
+  note_extrapolation(result);
   const PlanCheck check = check_plan(result.plan, result.model);
   if (!given("--context")) options.context = result.plan.context;
   if (!given("--tokens-per-batch") && !given("--sequences-per-batch")) {

@@ -86,6 +86,12 @@ std::vector<std::string> provenance(const CostModel& model) {
   return notes;
 }
 
+void note_extrapolation(PlanResult& result) {
+  const auto context = static_cast<double>(result.plan.context);
+  const std::string beyond = beyond_measurements(result.model, context, context);
+  if (!beyond.empty()) result.notes.push_back(beyond);
+}
+
 CostModel cost_model_of(const Plan& plan, const std::string& where) {
   try {
     const ModelSpec model = load_model(plan.model);
@@ -132,6 +138,7 @@ PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
   plan.tokens_per_batch = request.tokens_per_batch;
   plan.schemes = scheme_options(result.model, request.max_tokens);
   result.notes = provenance(result.model);
+  note_extrapolation(result);
   if (!given.empty()) {
     plan.set.strategies = std::move(given);
     plan.set.optimizer = optimizer;

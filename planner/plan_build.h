@@ -42,4 +42,7 @@ CostModel cost_model_of(const Plan& plan, const std::string& where);
 /// What people should know of a cost model's numbers: analytic or measured, origin, limits.
 std::vector<std::string> provenance(const CostModel& model);
 
+/// Adds a note when the context is beyond what the profile's times were measured on.
+void note_extrapolation(PlanResult& result);
+
 }  // namespace hydraulis
