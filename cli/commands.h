@@ -19,6 +19,8 @@ void add_compare_command(CLI::App& app);
 void add_diff_command(CLI::App& app);
 /// `validate`: published measurements.
 void add_validate_command(CLI::App& app);
+/// `profile`, `profile import`, `profile show`, `profile compare`.
+void add_profile_commands(CLI::App& app);
 void add_train_command(CLI::App& app);
 /// `checkpoint import-hf`, `checkpoint export-hf`, `checkpoint show`.
 void add_checkpoint_commands(CLI::App& app);

@@ -72,6 +72,7 @@ int main_function(int argc, char** argv) {
     add_assign_command(app);
     add_simulate_command(app);
     add_compare_command(app);
+    add_profile_commands(app);
     add_train_command(app);
     add_checkpoint_commands(app);
     add_diff_command(app);

@@ -309,4 +309,32 @@ NcclTestsResult read_nccl_tests(const std::filesystem::path& path,
   return parse_nccl_tests(read_text_file(path), path.string(), options);
 }
 
+void add_imported(const NcclTestsResult& result, const std::string& source,
+                  OperatorProfile& profile) {
+  const auto replaced = [&](const CollectiveSample& old) {
+    return std::ranges::any_of(result.samples, [&](const CollectiveSample& sample) {
+      return sample.operation == old.operation && sample.ranks == old.ranks &&
+             sample.nodes == old.nodes;
+    });
+  };
+  std::erase_if(profile.collectives, replaced);
+  profile.collectives.insert(profile.collectives.end(), result.samples.begin(),
+                             result.samples.end());
+  profile.excluded.insert(profile.excluded.end(), result.excluded.begin(), result.excluded.end());
+  profile.notes.push_back(fmt::format("collectives of {}: nccl-tests, sizes in total, {} points{}",
+                                      source, result.samples.size(),
+                                      result.version.empty() ? "" : " (" + result.version + ")"));
+  for (const std::string& text : result.notes) profile.notes.push_back(source + ": " + text);
+  MachineDescription& machine = profile.machine;
+  if (machine.device.empty()) {
+    machine.device = result.device.empty() ? "unknown" : result.device;
+    machine.host = result.host;
+  }
+  if (profile.origin.empty()) profile.origin = "imported from nccl-tests";
+  if (profile.kernels.empty()) {
+    machine.ranks = std::max(machine.ranks, result.most_ranks);
+    machine.nodes = std::max(machine.nodes, result.most_nodes);
+  }
+}
+
 }  // namespace hydraulis

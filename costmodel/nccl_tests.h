@@ -43,6 +43,12 @@ NcclTestsResult read_nccl_tests(const std::filesystem::path& path, const NcclTes
 NcclTestsResult parse_nccl_tests(const std::string& text, const std::string& where,
                                  const NcclTestsOptions& options);
 
+/// Puts what was read into a profile: collectives of an operation and group that the profile has
+/// are replaced, excluded points and notes added, a machine without a name takes those of the file.
+/// `source` names the file for people.
+void add_imported(const NcclTestsResult& result, const std::string& source,
+                  OperatorProfile& profile);
+
 /// busbw / algbw as nccl-tests has them (its doc/PERFORMANCE.md), with algbw = size / time and the
 /// size a total: 2(n−1)/n for all-reduce, (n−1)/n for all-gather, reduce-scatter and all-to-all, 1
 /// for broadcast and send.

@@ -138,7 +138,10 @@ std::string to_string(const KernelShape& shape) {
 }
 
 void check_operator_profile(const OperatorProfile& profile, const std::string& where) {
-  if (profile.kernels.empty()) throw InputError("{}: field 'kernels' is empty", where);
+  // Imported collectives have no kernels beside them, a single rank no collectives.
+  if (profile.kernels.empty() && profile.collectives.empty()) {
+    throw InputError("{}: fields 'kernels' and 'collectives' are empty", where);
+  }
   for (std::size_t i = 0; i < profile.kernels.size(); ++i) {
     check_kernel({where, fmt::format("kernels[{}]", i)}, profile.kernels[i]);
   }
@@ -158,6 +161,12 @@ void check_operator_profile(const OperatorProfile& profile, const std::string& w
     const RowCheck check{where, fmt::format("copies[{}]", i)};
     check.size("bytes", profile.copies[i].bytes, 1);
     check.timing(profile.copies[i].time);
+  }
+  for (std::size_t i = 0; i < profile.ranks.size(); ++i) {
+    const RowCheck check{where, fmt::format("ranks[{}]", i)};
+    check.size("rank", profile.ranks[i].rank, 0);
+    check.number("flops", profile.ranks[i].flops, true);
+    check.number("copy_bytes_per_second", profile.ranks[i].copy_bytes_per_second, true);
   }
   const RowCheck machine{where, "machine"};
   const MachineDescription& of = profile.machine;

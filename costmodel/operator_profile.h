@@ -128,6 +128,14 @@ struct MachineDescription {
   std::vector<std::pair<std::string, std::string>> software;  ///< name, version
 };
 
+/// How fast one rank is while all of them work: what tells a slow device or node.
+struct RankSpeed {
+  int rank = 0;
+  std::string host;
+  double flops = 0;                  ///< of a matrix product
+  double copy_bytes_per_second = 0;  ///< of a large copy in its memory, read and written
+};
+
 /// A point that was measured and not used, or could not be measured.
 struct ExcludedPoint {
   std::string what;    ///< "all_reduce, 2 ranks, 1073741824 bytes"
@@ -144,6 +152,7 @@ struct OperatorProfile {
   std::vector<CollectiveSample> collectives;
   std::vector<CopySample> copies;
   MemoryConstants memory;
+  std::vector<RankSpeed> ranks;  ///< may be empty
   std::vector<ExcludedPoint> excluded;
   std::vector<std::string> notes;  ///< what people should know: clocks, spread, what was skipped
 };

@@ -287,6 +287,26 @@ MachineDescription read_machine(const Hdf5File& file, const std::string& where) 
   return machine;
 }
 
+void write_ranks(Hdf5File& file, const std::vector<RankSpeed>& rows) {
+  TableWriter table(file, "/ranks");
+  table.integers("rank", "rank", rows, [](const RankSpeed& r) { return r.rank; });
+  table.texts("host", rows, [](const RankSpeed& r) { return r.host; });
+  table.numbers("flops", "operations per second", rows, [](const RankSpeed& r) { return r.flops; });
+  table.numbers("copy", "bytes per second, read and written", rows,
+                [](const RankSpeed& r) { return r.copy_bytes_per_second; });
+}
+
+std::vector<RankSpeed> read_ranks(const Hdf5File& file, const std::string& where) {
+  const TableReader table(file, where, "/ranks", "rank");
+  std::vector<RankSpeed> rows(table.rows());
+  const auto rank = table.small("rank");
+  const auto host = table.texts("host");
+  const auto flops = table.numbers("flops");
+  const auto copy = table.numbers("copy");
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = {rank[i], host[i], flops[i], copy[i]};
+  return rows;
+}
+
 template <typename Rows>
 void write_quality(TableWriter& table, const Rows& rows) {
   table.numbers("latency", "value at 0, in the units of the pieces", rows,
@@ -370,6 +390,7 @@ void write_operator_profile(const OperatorProfile& profile, const std::filesyste
   file.set_attribute("/", "name", profile.name);
   file.set_attribute("/", "origin", profile.origin);
   write_machine(file, profile.machine);
+  write_ranks(file, profile.ranks);
   file.create_group("/samples");
   write_kernels(file, profile.kernels);
   write_collectives(file, profile.collectives);
@@ -398,6 +419,7 @@ OperatorProfile read_operator_profile(const std::filesystem::path& path) {
   profile.name = file.text_attribute("/", "name");
   profile.origin = file.text_attribute("/", "origin");
   profile.machine = read_machine(file, where);
+  profile.ranks = read_ranks(file, where);
   profile.kernels = read_kernels(file, where);
   profile.collectives = read_collectives(file, where);
   profile.copies = read_copies(file, where);

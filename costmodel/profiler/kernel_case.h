@@ -17,14 +17,6 @@ struct KernelPoint {
   std::int64_t length = 0;  ///< of each sequence; attention only, at most `tokens`
 };
 
-/// Work of one call, the least it can be: what ceilings are compared with.
-struct KernelWork {
-  double flops = 0;        ///< of products and attention
-  std::int64_t bytes = 0;  ///< of arguments, read or written once
-};
-
-KernelWork kernel_work(const KernelPoint& point, DataType type);
-
 /// Arguments of a kernel, in as many sets as are asked for, used in turn: a call then finds its
 /// arguments in caches no more than training's calls do.
 class KernelCase {

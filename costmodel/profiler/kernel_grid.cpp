@@ -77,9 +77,7 @@ class Grid {
 std::vector<KernelPoint> kernel_grid(const KernelGridSettings& settings) {
   Grid grid;
   for (const ModelSpec& model : settings.models) grid.add_model(settings, model, true);
-  for (const ModelSpec& model : settings.models) {
-    if (!settings.coarse) grid.add_model(settings, model, false);
-  }
+  for (const ModelSpec& model : settings.models) grid.add_model(settings, model, false);
   return grid.take();
 }
 

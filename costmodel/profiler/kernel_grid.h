@@ -13,7 +13,6 @@ struct KernelGridSettings {
   std::vector<ModelSpec> models;
   std::vector<int> tensor_parallel;  ///< degrees; those that cannot divide a model are left out
   std::int64_t max_tokens = 4096;    ///< of a micro-batch
-  bool coarse = false;               ///< a few sizes of each, for a first look
   int ranks = 1;                     ///< that share the optimizer's work
 };
 

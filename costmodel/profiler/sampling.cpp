@@ -33,9 +33,8 @@ double warm_up(const std::function<double(int)>& run, const SamplingLimits& limi
     }
     done += count;
     const double now = median(round);
-    const double moved = before > 0 ? std::abs(now - before) / before : 1;
+    const bool settled = done > count && std::abs(now - before) <= limits.steady_share * before;
     before = now;
-    const bool settled = moved <= limits.steady_share;
     if (done >= limits.most_warm_ups || together.greatest(settled ? 0 : 1) == 0 ||
         together.greatest(total) >= limits.most_warm_up_seconds) {
       return now;
