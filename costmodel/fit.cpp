@@ -13,22 +13,28 @@ namespace {
 
 constexpr int kMostKnots = 6;
 
+double weight_of(const Timing& time) {
+  return fit_weight(time.median_seconds, time.low_seconds, time.high_seconds);
+}
+
 /// Samples of one shape.
 KernelFit fit_attention(const std::vector<const KernelSample*>& samples) {
   KernelFit fit;
   fit.shape = samples.front()->shape;
   std::vector<std::vector<double>> columns(3);
+  std::vector<double> target;
   std::vector<double> measured;
   for (const KernelSample* sample : samples) {
     const double seconds = sample->time.median_seconds;
+    const double weight = weight_of(sample->time);
     const auto tokens = static_cast<double>(sample->tokens);
-    columns[0].push_back(tokens * static_cast<double>(sample->length) / seconds);
-    columns[1].push_back(tokens / seconds);
-    columns[2].push_back(1 / seconds);
+    columns[0].push_back(weight * tokens * static_cast<double>(sample->length) / seconds);
+    columns[1].push_back(weight * tokens / seconds);
+    columns[2].push_back(weight / seconds);
+    target.push_back(weight);
     measured.push_back(seconds);
   }
-  const std::vector<double> found =
-      non_negative_least_squares(columns, std::vector<double>(samples.size(), 1));
+  const std::vector<double> found = non_negative_least_squares(columns, target);
   fit.a = found[0];
   fit.b = found[1];
   fit.c = found[2];
@@ -48,7 +54,8 @@ KernelFit fit_attention(const std::vector<const KernelSample*>& samples) {
     const double seconds = sample->time.median_seconds;
     if (seconds <= fit.c) continue;
     points.push_back({static_cast<double>(sample->length),
-                      (seconds - fit.c) / static_cast<double>(sample->tokens)});
+                      (seconds - fit.c) / static_cast<double>(sample->tokens),
+                      weight_of(sample->time)});
   }
   if (points.size() < 2) return fit;
   const KernelFit lines = fit;
@@ -61,7 +68,8 @@ KernelFit fit_attention(const std::vector<const KernelSample*>& samples) {
 KernelFit fit_rows(const std::vector<const KernelSample*>& samples) {
   std::vector<FitPoint> points;
   for (const KernelSample* sample : samples) {
-    points.push_back({static_cast<double>(sample->tokens), sample->time.median_seconds});
+    points.push_back({static_cast<double>(sample->tokens), sample->time.median_seconds,
+                      weight_of(sample->time)});
   }
   CurveFit found = fit_monotone(points, kMostKnots, to_string(samples.front()->shape.kernel));
   KernelFit fit;
@@ -162,7 +170,7 @@ OperatorFits fit_operators(const OperatorProfile& profile, const std::string& wh
   std::map<std::tuple<Collective, int, int>, std::vector<FitPoint>> collectives;
   for (const CollectiveSample& sample : profile.collectives) {
     collectives[{sample.operation, sample.ranks, sample.nodes}].push_back(
-        {static_cast<double>(sample.bytes), sample.time.median_seconds});
+        {static_cast<double>(sample.bytes), sample.time.median_seconds, weight_of(sample.time)});
   }
   for (const auto& [key, points] : collectives) {
     const auto [operation, ranks, nodes] = key;
@@ -172,7 +180,7 @@ OperatorFits fit_operators(const OperatorProfile& profile, const std::string& wh
   std::map<CopyDirection, std::vector<FitPoint>> copies;
   for (const CopySample& sample : profile.copies) {
     copies[sample.direction].push_back(
-        {static_cast<double>(sample.bytes), sample.time.median_seconds});
+        {static_cast<double>(sample.bytes), sample.time.median_seconds, weight_of(sample.time)});
   }
   for (const auto& [direction, points] : copies) {
     CurveFit fit = fit_monotone(points, kMostKnots, to_string(direction));

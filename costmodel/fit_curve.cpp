@@ -49,7 +49,7 @@ std::vector<double> candidates(std::vector<double> xs) {
 
 struct Trial {
   MonotoneCurve curve;
-  double error = std::numeric_limits<double>::infinity();  ///< sum of squared relative errors
+  double error = std::numeric_limits<double>::infinity();  ///< mean of squared relative errors
 };
 
 Trial try_knots(std::span<const FitPoint> points, std::vector<double> knots, double flattest) {
@@ -62,13 +62,13 @@ Trial try_knots(std::span<const FitPoint> points, std::vector<double> knots, dou
     return piece == knots.size() ? std::numeric_limits<double>::infinity() : knots[piece];
   };
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const auto [x, y] = points[i];
-    columns[0][i] = 1 / y;
+    const auto [x, y, weight] = points[i];
+    columns[0][i] = weight / y;
     for (std::size_t piece = 0; piece < pieces; ++piece) {
-      columns[piece + 1][i] = overlap(x, from(piece), to(piece)) / y;
+      columns[piece + 1][i] = weight * overlap(x, from(piece), to(piece)) / y;
     }
     // Slopes are found as what they have beyond the flattest one allowed.
-    target[i] = 1 - flattest * x / y;
+    target[i] = weight * (1 - flattest * x / y);
   }
   const std::vector<double> found = non_negative_least_squares(columns, target);
   Trial trial;
@@ -77,11 +77,14 @@ Trial try_knots(std::span<const FitPoint> points, std::vector<double> knots, dou
   for (std::size_t piece = 0; piece < pieces; ++piece) {
     trial.curve.slopes.push_back(found[piece + 1] + flattest);
   }
-  trial.error = 0;
-  for (const auto& [x, y] : points) {
-    const double off = trial.curve.at(x) / y - 1;
-    trial.error += off * off;
+  double sum = 0;
+  double weights = 0;
+  for (const auto& [x, y, weight] : points) {
+    const double off = weight * (trial.curve.at(x) / y - 1);
+    sum += off * off;
+    weights += weight * weight;
   }
+  trial.error = sum / weights;
   return trial;
 }
 
@@ -105,8 +108,8 @@ CurveFit fit_monotone(std::span<const FitPoint> points, int most_knots, const ch
   double high = 0;
   double mean_slope = 0;
   std::vector<double> xs;
-  for (const auto& [x, y] : points) {
-    if (!std::isfinite(x) || x < 0 || !std::isfinite(y) || y <= 0) {
+  for (const auto& [x, y, weight] : points) {
+    if (!std::isfinite(x) || x < 0 || !std::isfinite(y) || y <= 0 || !(weight > 0)) {
       throw InputError(
           "{}: the point ({}, {}) cannot be fitted, expected finite numbers, the "
           "first 0 or more, the second above 0",
@@ -116,14 +119,13 @@ CurveFit fit_monotone(std::span<const FitPoint> points, int most_knots, const ch
     high = std::max(high, x);
     xs.push_back(x);
   }
-  for (const auto& [x, y] : points) {
+  for (const auto& [x, y, weight] : points) {
     if (x == high) mean_slope = std::max(mean_slope, x > 0 ? y / x : y);
   }
   const double flattest = kFlattest * mean_slope;
   std::vector<double> left = candidates(xs);
   Trial best = try_knots(points, {}, flattest);
-  while (static_cast<int>(best.curve.knots.size()) < most_knots &&
-         best.error > kGoodEnough * static_cast<double>(points.size())) {
+  while (static_cast<int>(best.curve.knots.size()) < most_knots && best.error > kGoodEnough) {
     Trial next;
     std::size_t which = left.size();
     for (std::size_t i = 0; i < left.size(); ++i) {
@@ -143,12 +145,17 @@ CurveFit fit_monotone(std::span<const FitPoint> points, int most_knots, const ch
   fit.curve.measured_to = high;
   std::vector<double> predicted;
   std::vector<double> measured;
-  for (const auto& [x, y] : points) {
+  for (const auto& [x, y, weight] : points) {
     predicted.push_back(fit.curve.at(x));
     measured.push_back(y);
   }
   fit.quality = fit_quality(predicted, measured);
   return fit;
+}
+
+double fit_weight(double median, double low, double high) {
+  constexpr double kHalf = 0.05;
+  return kHalf * median / (kHalf * median + std::max(0.0, high - low));
 }
 
 std::vector<double> non_negative_least_squares(const std::vector<std::vector<double>>& columns,

@@ -18,6 +18,7 @@ struct FitQuality {
 struct FitPoint {
   double x = 0;
   double y = 0;
+  double weight = 1;  ///< of its relative error
 };
 
 /// A function of x ≥ 0 in straight pieces that never falls: `start` at 0, then slopes[j] between
@@ -38,12 +39,16 @@ struct CurveFit {
   FitQuality quality;
 };
 
-/// Non-negative least squares of the relative error over curves of straight pieces; knots are added
-/// where they lower the error by more than noise would let them, `most_knots` at most, never in the
-/// upper half of the range, so that what lies beyond it follows a slope with two sizes behind it.
-/// No piece is flatter than a hundredth of the mean slope: beyond the range the curve grows. Points
-/// must be finite with x ≥ 0 and y > 0, at least one; several may share an x. Throws InputError
-/// naming `what` otherwise.
+/// Weight of a point in a fit, from the quantiles of its repeats: what spreads by a twentieth of
+/// the median weighs half as much as what does not spread at all.
+double fit_weight(double median, double low, double high);
+
+/// Non-negative least squares of the weighted relative error over curves of straight pieces; knots
+/// are added where they lower the error by more than noise would let them, `most_knots` at most,
+/// never in the upper half of the range, so that what lies beyond it follows a slope with two sizes
+/// behind it. No piece is flatter than a hundredth of the mean slope: beyond the range the curve
+/// grows. Points must be finite with x ≥ 0, y > 0 and weight > 0, at least one; several may share
+/// an x. Throws InputError naming `what` otherwise.
 CurveFit fit_monotone(std::span<const FitPoint> points, int most_knots, const char* what);
 
 /// Solves min |Σ xⱼ·columns[j] − target| for x ≥ 0 (Lawson and Hanson's active sets, 1974).

@@ -215,6 +215,26 @@ TEST(Fit, ScalesTouchLatencyAndBytesApart) {
   EXPECT_NEAR(send(1, 0.5) - send(1, 1), 1e6 / 4e9, 1e-9);
 }
 
+/// A busy machine: a third of the points are far too long, and their quantiles show it.
+TEST(Fit, PointsThatSpreadWeighLittle) {
+  const OperatorFits quiet = fit_operators(up_to(4096), "test");
+  OperatorProfile profile = up_to(4096);
+  int i = 0;
+  for (KernelSample& sample : profile.kernels) {
+    const double seconds = sample.time.median_seconds;
+    if (++i % 3 == 0) sample.time = {4 * seconds, seconds, 9 * seconds, 9, false};
+  }
+  const OperatorFits busy = fit_operators(profile, "test");
+  for (std::size_t k = 0; k < quiet.kernels.size(); ++k) {
+    for (const double tokens : {256., 1024., 4096.}) {
+      EXPECT_NEAR(busy.kernels[k].seconds(tokens, tokens * 256) /
+                      quiet.kernels[k].seconds(tokens, tokens * 256),
+                  1, 0.1);
+    }
+    EXPECT_TRUE(busy.kernels[k].quality.bad()) << "the residuals still count every point";
+  }
+}
+
 TEST(Fit, NoisyMeasurementsAreReportedAsBad) {
   OperatorProfile profile = up_to(4096);
   int i = 0;
