@@ -1,0 +1,263 @@
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+
+#include "kernels/arguments.h"
+#include "kernels/cuda/compute.h"
+#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/kernels.cuh"
+
+namespace hydraulis::cuda {
+
+namespace {
+
+using namespace arguments;  // NOLINT(google-build-using-namespace): every kernel checks them
+
+void require_statistics(std::initializer_list<ConstMatrix> matrices) {
+  for (const ConstMatrix& m : matrices) {
+    require(m.type == DataType::f32, "statistics that are not f32");
+  }
+}
+
+void require_gradient(DataType type, const ConstMatrix& gradient) {
+  require(gradient.type == type || gradient.type == DataType::f32,
+          "a gradient that is neither f32 nor of the matrices' type");
+}
+
+class CudaCompute : public Compute {
+ public:
+  explicit CudaCompute(CudaDevice& device) : device_(device) {}
+
+  void gemm(bool, bool, double, ConstMatrix, ConstMatrix, double, Matrix, Stream&) override {
+    throw std::logic_error("the CUDA backend has no gemm yet");
+  }
+
+  void rms_norm(ConstMatrix x, ConstMatrix weight, double epsilon, Matrix y, Matrix inverse_rms,
+                Stream& stream) override {
+    require_types(x.type, {weight, y});
+    require_statistics({inverse_rms});
+    require_shape(x, x.rows, x.columns, "rms_norm's x");
+    require_shape(weight, 1, x.columns, "rms_norm's weight");
+    require_shape(y, x.rows, x.columns, "rms_norm's y");
+    require_shape(inverse_rms, x.rows, 1, "rms_norm's inverse_rms");
+    cuda::rms_norm(x, weight, epsilon, y, inverse_rms,
+                   device_.use(stream, {x.data, weight.data, y.data, inverse_rms.data}));
+  }
+
+  void rms_norm_backward(ConstMatrix dy, ConstMatrix x, ConstMatrix weight, ConstMatrix inverse_rms,
+                         bool accumulate, Matrix dx, Matrix dweight, Stream& stream) override {
+    require_types(x.type, {dy, weight, dx});
+    require_statistics({inverse_rms});
+    require_gradient(x.type, dweight);
+    require_shape(x, x.rows, x.columns, "rms_norm_backward's x");
+    require_shape(dy, x.rows, x.columns, "rms_norm_backward's dy");
+    require_shape(weight, 1, x.columns, "rms_norm_backward's weight");
+    require_shape(inverse_rms, x.rows, 1, "rms_norm_backward's inverse_rms");
+    require_shape(dx, x.rows, x.columns, "rms_norm_backward's dx");
+    require_shape(dweight, 1, x.columns, "rms_norm_backward's dweight");
+    const DeviceBuffer workspace(device_, rms_norm_workspace_bytes(x.rows, x.columns));
+    cuda::rms_norm_backward(dy, x, weight, inverse_rms, accumulate, dx, dweight, workspace.data(),
+                            device_.use(stream, {dy.data, x.data, weight.data, inverse_rms.data,
+                                                 dx.data, dweight.data, workspace.data()}));
+  }
+
+  void rotary_table(std::span<const std::int32_t> positions,
+                    std::span<const double> inverse_frequencies, Matrix table,
+                    Stream& stream) override {
+    require_statistics({table});
+    require_shape(table, static_cast<std::int64_t>(positions.size()),
+                  2 * static_cast<std::int64_t>(inverse_frequencies.size()),
+                  "rotary_table's table");
+    const DeviceBuffer at = upload(positions, stream);
+    const DeviceBuffer frequencies = upload(inverse_frequencies, stream);
+    cuda::rotary_table(static_cast<const std::int32_t*>(at.data()),
+                       static_cast<const double*>(frequencies.data()), table,
+                       device_.use(stream, {table.data}));
+  }
+
+  void rotary(Matrix x, int heads, ConstMatrix table, bool inverse, Stream& stream) override {
+    require_statistics({table});
+    require(heads > 0 && table.columns % 2 == 0, "rotary's heads");
+    require_shape(x, table.rows, heads * table.columns, "rotary's x");
+    require_shape(table, x.rows, table.columns, "rotary's table");
+    cuda::rotary(x, heads, table, inverse, device_.use(stream, {x.data, table.data}));
+  }
+
+  void attention(const AttentionShape&, std::span<const AttentionSegment>, ConstMatrix, ConstMatrix,
+                 ConstMatrix, bool, Matrix, Matrix, Stream&) override {
+    throw std::logic_error("the CUDA backend has no attention yet");
+  }
+
+  void attention_delta(const AttentionShape&, ConstMatrix, ConstMatrix, Matrix, Stream&) override {
+    throw std::logic_error("the CUDA backend has no attention yet");
+  }
+
+  void attention_backward(const AttentionShape&, std::span<const AttentionSegment>, ConstMatrix,
+                          ConstMatrix, ConstMatrix, ConstMatrix, ConstMatrix, ConstMatrix, Matrix,
+                          Matrix, Matrix, Stream&) override {
+    throw std::logic_error("the CUDA backend has no attention yet");
+  }
+
+  void swiglu(ConstMatrix gate_up, Matrix out, Stream& stream) override {
+    require_types(out.type, {gate_up});
+    require_shape(out, out.rows, out.columns, "swiglu's out");
+    require_shape(gate_up, out.rows, 2 * out.columns, "swiglu's gate_up");
+    cuda::swiglu(gate_up, out, device_.use(stream, {gate_up.data, out.data}));
+  }
+
+  void swiglu_backward(ConstMatrix dout, ConstMatrix gate_up, Matrix d_gate_up,
+                       Stream& stream) override {
+    require_types(dout.type, {gate_up, d_gate_up});
+    require_shape(dout, dout.rows, dout.columns, "swiglu_backward's dout");
+    require_shape(gate_up, dout.rows, 2 * dout.columns, "swiglu_backward's gate_up");
+    require_shape(d_gate_up, dout.rows, 2 * dout.columns, "swiglu_backward's d_gate_up");
+    cuda::swiglu_backward(dout, gate_up, d_gate_up,
+                          device_.use(stream, {dout.data, gate_up.data, d_gate_up.data}));
+  }
+
+  void embedding(std::span<const std::int32_t> ids, std::int64_t first_row, ConstMatrix table,
+                 Matrix out, Stream& stream) override {
+    require_types(out.type, {table});
+    require(first_row >= 0, "embedding's first row");
+    require_shape(out, static_cast<std::int64_t>(ids.size()), table.columns, "embedding's out");
+    require_shape(table, table.rows, out.columns, "embedding's table");
+    const DeviceBuffer uploaded = upload(ids, stream);
+    cuda::embedding(static_cast<const std::int32_t*>(uploaded.data()), first_row, table, out,
+                    device_.use(stream, {table.data, out.data}));
+  }
+
+  void embedding_backward(std::span<const std::int32_t> ids, std::int64_t first_row,
+                          ConstMatrix dout, Matrix dtable, Stream& stream) override {
+    require_gradient(dout.type, dtable);
+    require(first_row >= 0, "embedding_backward's first row");
+    require_shape(dout, static_cast<std::int64_t>(ids.size()), dtable.columns,
+                  "embedding_backward's dout");
+    require_shape(dtable, dtable.rows, dout.columns, "embedding_backward's dtable");
+    const EmbeddingPlan plan = plan_embedding(ids, first_row, dtable.rows);
+    if (plan.tokens.empty()) return;
+    const DeviceBuffer tokens = upload(std::span(plan.tokens), stream);
+    const DeviceBuffer pieces = upload(std::span(plan.pieces), stream);
+    const DeviceBuffer rows = upload(std::span(plan.rows), stream);
+    const auto piece_count = static_cast<std::int64_t>(plan.pieces.size());
+    const DeviceBuffer workspace(device_, piece_count * dout.columns * size_of(DataType::f32));
+    const Matrix sums{workspace.data(), DataType::f32, piece_count, dout.columns, dout.columns};
+    const DeviceEmbeddingPlan on_device{static_cast<const std::int64_t*>(tokens.data()),
+                                        static_cast<const EmbeddingPlan::Piece*>(pieces.data()),
+                                        static_cast<const EmbeddingPlan::Row*>(rows.data()),
+                                        static_cast<std::int64_t>(plan.rows.size())};
+    cuda::embedding_backward(on_device, dout, dtable, sums,
+                             device_.use(stream, {dout.data, dtable.data, sums.data}));
+  }
+
+  void cross_entropy_max(ConstMatrix logits, std::int64_t vocabulary, Matrix row_max,
+                         Stream& stream) override {
+    require_statistics({row_max});
+    require_logits(logits, vocabulary);
+    require_shape(row_max, logits.rows, 1, "cross_entropy_max's row_max");
+    cuda::cross_entropy_max(logits, vocabulary, row_max,
+                            device_.use(stream, {logits.data, row_max.data}));
+  }
+
+  void cross_entropy_sums(ConstMatrix logits, std::int64_t vocabulary, std::int64_t first_column,
+                          std::span<const std::int32_t> targets, ConstMatrix row_max, Matrix sums,
+                          Stream& stream) override {
+    require_statistics({row_max, sums});
+    require_cross_entropy(logits, vocabulary, targets, row_max, sums);
+    const DeviceBuffer uploaded = upload(targets, stream);
+    cuda::cross_entropy_sums(logits, vocabulary, first_column,
+                             static_cast<const std::int32_t*>(uploaded.data()), row_max, sums,
+                             device_.use(stream, {logits.data, row_max.data, sums.data}));
+  }
+
+  void cross_entropy_backward(Matrix logits, std::int64_t vocabulary, std::int64_t first_column,
+                              std::span<const std::int32_t> targets, ConstMatrix row_max,
+                              ConstMatrix sums, Stream& stream) override {
+    require_statistics({row_max, sums});
+    require_cross_entropy(logits, vocabulary, targets, row_max, sums);
+    const DeviceBuffer uploaded = upload(targets, stream);
+    cuda::cross_entropy_backward(logits, vocabulary, first_column,
+                                 static_cast<const std::int32_t*>(uploaded.data()), row_max, sums,
+                                 device_.use(stream, {logits.data, row_max.data, sums.data}));
+  }
+
+  void add(ConstMatrix a, ConstMatrix b, Matrix out, Stream& stream) override {
+    require_types(out.type, {a, b});
+    require_shape(a, out.rows, out.columns, "add's a");
+    require_shape(b, out.rows, out.columns, "add's b");
+    require_shape(out, out.rows, out.columns, "add's out");
+    cuda::add(a, b, out, device_.use(stream, {a.data, b.data, out.data}));
+  }
+
+  void convert(ConstMatrix from, Matrix to, Stream& stream) override {
+    require_shape(from, to.rows, to.columns, "convert's source");
+    require_shape(to, to.rows, to.columns, "convert's target");
+    cuda::convert(from, to, device_.use(stream, {from.data, to.data}));
+  }
+
+  double sum_squares(ConstMatrix x, Stream& stream) override {
+    require_shape(x, x.rows, x.columns, "sum_squares' x");
+    const DeviceBuffer workspace(device_, sum_squares_workspace_bytes());
+    const double* sum =
+        cuda::sum_squares(x, workspace.data(), device_.use(stream, {x.data, workspace.data()}));
+    double result = 0;
+    device_.copy_to_host(&result, sum, sizeof result, stream);
+    device_.synchronize(stream);
+    return result;
+  }
+
+  void adamw(const OptimizerStep& settings, ConstMatrix gradient, Matrix parameter,
+             Matrix first_moment, Matrix second_moment, Stream& stream) override {
+    require_statistics({parameter, gradient, first_moment, second_moment});
+    require_stretches(settings, parameter, {gradient, first_moment, second_moment});
+    cuda::adamw(settings, gradient, parameter, first_moment, second_moment,
+                device_.use(stream, {gradient.data, parameter.data, first_moment.data,
+                                     second_moment.data}));
+  }
+
+  void lamb_direction(const OptimizerStep& settings, ConstMatrix gradient, ConstMatrix parameter,
+                      Matrix first_moment, Matrix second_moment, Matrix update,
+                      Stream& stream) override {
+    require_statistics({parameter, gradient, first_moment, second_moment, update});
+    require_stretches(settings, parameter, {gradient, first_moment, second_moment, update});
+    cuda::lamb_direction(settings, gradient, parameter, first_moment, second_moment, update,
+                         device_.use(stream, {gradient.data, parameter.data, first_moment.data,
+                                              second_moment.data, update.data}));
+  }
+
+  void add_scaled(double scale, ConstMatrix x, Matrix y, Stream& stream) override {
+    require_types(y.type, {x});
+    require_shape(x, y.rows, y.columns, "add_scaled's x");
+    require_shape(y, y.rows, y.columns, "add_scaled's y");
+    cuda::add_scaled(scale, x, y, device_.use(stream, {x.data, y.data}));
+  }
+
+ private:
+  /// Device memory with a copy of what the host gives, ready for the stream.
+  template <typename T>
+  DeviceBuffer upload(std::span<const T> values, Stream& stream) {
+    const auto bytes = static_cast<std::int64_t>(values.size_bytes());
+    DeviceBuffer buffer(device_, bytes);
+    device_.copy_to_device(buffer.data(), values.data(), bytes, stream);
+    return buffer;
+  }
+
+  static void require_cross_entropy(const ConstMatrix& logits, std::int64_t vocabulary,
+                                    std::span<const std::int32_t> targets,
+                                    const ConstMatrix& row_max, const ConstMatrix& sums) {
+    require_logits(logits, vocabulary);
+    require(static_cast<std::int64_t>(targets.size()) == logits.rows, "cross entropy's targets");
+    require_shape(row_max, logits.rows, 1, "cross entropy's row_max");
+    require_shape(sums, logits.rows, 2, "cross entropy's sums");
+  }
+
+  CudaDevice& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Compute> make_compute(Device& device) {
+  return std::make_unique<CudaCompute>(static_cast<CudaDevice&>(device));
+}
+
+}  // namespace hydraulis::cuda
