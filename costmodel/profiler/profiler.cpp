@@ -225,12 +225,12 @@ class Profiling {
       if (group == nullptr) return std::unique_ptr<CollectiveCase>();
       return std::make_unique<CollectiveCase>(bench_, *group, operation, bytes);
     });
-    if (!measuring && group != nullptr) {
+    // Ranks outside the groups go by what those inside found.
+    if (!everywhere(bench_, group == nullptr || measuring != nullptr)) {
       note(fmt::format("{}, {} ranks: the largest size measured is {} bytes of {} asked for",
                        to_string(operation), shape.ranks, reached, settings_.max_bytes));
+      return false;
     }
-    // Ranks outside the groups agree by what those inside found.
-    if (!everywhere(bench_, group == nullptr || measuring != nullptr)) return false;
     const auto run = [&](int times) { return measuring ? measuring->run(times) : 0.0; };
     const std::vector<double> wrong =
         gather(bench_, {measuring ? static_cast<double>(measuring->wrong_values()) : 0.0});
