@@ -58,6 +58,12 @@ bool looks_like_option(const std::string& argument) {
   return argument.size() > 1 && argument[0] == '-' && (argument[1] < '0' || argument[1] > '9');
 }
 
+/// Whether the argument is an option of the command whose value is the argument behind it.
+bool takes_next(const CLI::App& command, const std::string& argument) {
+  const CLI::Option* option = command.get_option_no_throw(argument);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
 /// What to say about the first option that the command does not have, or "".
 std::string unknown_option(const CLI::App& command, const std::vector<std::string>& arguments) {
   const std::vector<std::string> known = option_names(command);
@@ -93,10 +99,14 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 std::string usage_message(const CLI::App& app, const std::vector<std::string>& arguments,
                           const CLI::ParseError& error) {
   const CLI::App* command = &app;
-  for (const auto& argument : arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
     const std::vector<std::string> names = subcommand_names(*command);
     if (names.empty()) break;
-    if (looks_like_option(argument)) continue;
+    if (looks_like_option(argument)) {
+      if (takes_next(*command, argument)) ++i;
+      continue;
+    }
     if (std::find(names.begin(), names.end(), argument) == names.end()) {
       const std::string near = did_you_mean(argument, names);
       return fmt::format(
@@ -109,7 +119,7 @@ std::string usage_message(const CLI::App& app, const std::vector<std::string>& a
   const std::string unknown = unknown_option(*command, arguments);
   if (!unknown.empty()) return unknown;
   const std::vector<std::string> names = subcommand_names(*command);
-  if (!names.empty()) {
+  if (!names.empty() && command->get_require_subcommand_min() > 0) {
     return fmt::format("{}: a subcommand is expected: {} (see {} --help)", full_name(*command),
                        fmt::join(names, ", "), full_name(*command));
   }
