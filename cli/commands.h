@@ -14,7 +14,10 @@ void add_trace_commands(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_assign_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
+/// `replay`: programs that a training run executed.
+void add_replay_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
+/// `tune`: plans searched with the simulator.
 /// `diff`: predicted against measured timelines.
 void add_diff_command(CLI::App& app);
 /// `validate`: published measurements.

@@ -15,7 +15,7 @@ struct Options {
   CommonOptions common;
   std::string predicted;
   std::string measured;
-  int offset = 0;
+  DiffOptions diff;
 };
 
 void run(const Options& options) {
@@ -23,7 +23,7 @@ void run(const Options& options) {
                    {{"PREDICTED", options.predicted}, {"MEASURED", options.measured}});
   const Timeline predicted = read_timeline_hdf5(options.predicted);
   const Timeline measured = read_timeline_hdf5(options.measured);
-  emit(options.common, diff_report(diff(predicted, measured, options.offset)));
+  emit(options.common, diff_report(diff(predicted, measured, options.diff)));
 }
 
 }  // namespace
@@ -39,9 +39,14 @@ void add_diff_command(CLI::App& app) {
       ->required()
       ->check(not_empty());
   command
-      ->add_option("--offset", options->offset,
+      ->add_option("--offset", options->diff.offset,
                    "predicted iteration i is laid beside measured iteration i + offset")
       ->check(CLI::Range(-10'000'000, 10'000'000))
+      ->capture_default_str();
+  command
+      ->add_option("--skip", options->diff.skip,
+                   "leave out so many iterations at the start: warm-up")
+      ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
   add_common_options(*command, options->common, Has::format | Has::output);
   command->footer("Example:\n  hydraulis diff predicted.h5 run/timeline.h5");

@@ -71,6 +71,7 @@ int main_function(int argc, char** argv) {
     add_plan_command(app);
     add_assign_command(app);
     add_simulate_command(app);
+    add_replay_command(app);
     add_compare_command(app);
     add_profile_commands(app);
     add_train_command(app);

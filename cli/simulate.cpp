@@ -10,7 +10,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
-#include "planner/program/timeline.h"
+#include "cli/timeline_output.h"
 #include "report/run_report.h"
 #include "traces/length_trace.h"
 
@@ -27,30 +27,6 @@ struct Options {
   std::uint64_t timeline_iteration = 0;
   double bandwidth_scale = 1;
 };
-
-void check_timeline_name(const std::string& name) {
-  if (name.empty() || name.ends_with(".json") || name.ends_with(".json.gz") ||
-      name.ends_with(".h5")) {
-    return;
-  }
-  throw InputError("--timeline: {}, expected a name that ends in .json, .json.gz or .h5", name);
-}
-
-void write_timeline(const Options& options, const SimulatedRun& run, const IterationOptions& how) {
-  const SimulatedIteration one = simulate_iteration(*run.kept_plan, run.model, how);
-  const Timeline timeline =
-      make_timeline(one.program, one.replay, static_cast<int>(options.timeline_iteration));
-  if (options.timeline.ends_with(".h5")) {
-    write_timeline_hdf5(timeline, options.timeline);
-    return;
-  }
-  constexpr std::uint64_t kViewersStruggle = 200u << 20;
-  const std::uint64_t bytes = write_chrome_trace(timeline, options.timeline);
-  if (bytes > kViewersStruggle) {
-    fmt::print(stderr, "hydraulis: warning: {}: {} MB, more than viewers open well; use .json.gz\n",
-               options.timeline, bytes >> 20);
-  }
-}
 
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
@@ -76,7 +52,12 @@ void run(Options& options, const CLI::App& command) {
   how.iteration.on_progress = [&progress](std::size_t done) { progress.update(done); };
   const SimulatedRun run =
       run_policy(options.policy, policy_setup(plan, common, surveyed), batches, how);
-  if (!options.timeline.empty()) write_timeline(options, run, how.iteration);
+  if (!options.timeline.empty()) {
+    const SimulatedIteration one = simulate_iteration(*run.kept_plan, run.model, how.iteration);
+    write_timeline(
+        make_timeline(one.program, one.replay, static_cast<int>(options.timeline_iteration)),
+        options.timeline);
+  }
   RunContext context;
   context.strategies = run.strategies;
   context.devices = run.model.cluster.devices();

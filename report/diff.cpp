@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kWaiting = "waiting";
 
-/// The optimizer's part of an iteration, which the runtime's timelines do not hold.
+/// The optimizer's part of an iteration, which not every timeline holds.
 constexpr Op kOptimizerOps[] = {Op::gradient_norm, Op::optimizer_step, Op::barrier};
 
 /// Which of them only one of the timelines has.
@@ -229,7 +229,9 @@ std::vector<std::string> notes_on(const Timeline& predicted, const Timeline& mea
 
 }  // namespace
 
-TimelineDifference diff(const Timeline& predicted, const Timeline& measured, int offset) {
+TimelineDifference diff(const Timeline& predicted, const Timeline& measured,
+                        const DiffOptions& options) {
+  const int offset = options.offset;
   const std::vector<Op> without = left_out(predicted, measured);
   const auto predicted_events = sorted(predicted, "predicted", without);
   const auto measured_events = sorted(measured, "measured", without);
@@ -237,13 +239,12 @@ TimelineDifference diff(const Timeline& predicted, const Timeline& measured, int
   const auto measured_iterations = by_iteration(measured_events);
   expect_same_schemes(predicted, measured);
   Comparison comparison(measured);
-  std::size_t common = 0;
+  int common = 0;
   for (const auto& [iteration, measured_part] : measured_iterations) {
     const auto found = predicted_iterations.find(iteration - offset);
     if (found == predicted_iterations.end()) continue;
     expect_same_program(found->second, measured_part);
-    comparison.add_iteration(found->second, measured_part);
-    ++common;
+    if (++common > options.skip) comparison.add_iteration(found->second, measured_part);
   }
   if (common == 0) {
     throw InputError(
@@ -251,13 +252,22 @@ TimelineDifference diff(const Timeline& predicted, const Timeline& measured, int
         range(predicted_iterations), range(measured_iterations),
         offset == 0 ? "" : fmt::format(" with an offset of {}", offset));
   }
+  if (common <= options.skip) {
+    throw InputError(
+        "the timelines have {} iterations in common, nothing is left after skipping {}", common,
+        options.skip);
+  }
   TimelineDifference difference = comparison.result();
   difference.notes = notes_on(predicted, measured);
   for (const Op op : without) {
     difference.notes.push_back(fmt::format(
         "{} is in one of the timelines only and left out, of iteration times too", to_string(op)));
   }
-  const std::size_t alone = predicted_iterations.size() + measured_iterations.size() - 2 * common;
+  if (options.skip > 0) {
+    difference.notes.push_back(fmt::format("the first {} iterations are left out", options.skip));
+  }
+  const std::size_t alone = predicted_iterations.size() + measured_iterations.size() -
+                            2 * static_cast<std::size_t>(common);
   if (alone > 0) {
     difference.notes.push_back(
         fmt::format("{} iterations that only one timeline has are left out", alone));

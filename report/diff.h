@@ -44,13 +44,18 @@ struct TimelineDifference {
   std::vector<std::string> notes;
 };
 
-/// Lays two timelines of the same programs side by side, instruction by instruction: predicted
-/// iteration i beside measured iteration i + `offset`, as far as both have it. Kinds of
-/// the optimizer's part that only one timeline has at all (a measured one ends with the reduction
-/// of gradients) are left out and noted. Throws InputError
+struct DiffOptions {
+  int offset = 0;  ///< predicted iteration i lies beside measured iteration i + offset
+  int skip = 0;    ///< iterations left out at the start of those in common: warm-up
+};
+
+/// Lays two timelines of the same programs side by side, instruction by instruction, as far as both
+/// have an iteration. Kinds of the optimizer's part that only one timeline has at all are left out
+/// and noted. Throws InputError
 /// when they have no iteration in common, when an instruction stands twice, or when the programs
 /// differ: the first stage or instruction that does is named.
-TimelineDifference diff(const Timeline& predicted, const Timeline& measured, int offset = 0);
+TimelineDifference diff(const Timeline& predicted, const Timeline& measured,
+                        const DiffOptions& options = {});
 
 /// `diff`: JSON {mean_abs_error, p95_abs_error, mean_error (of iteration times, relative to the
 /// measured one), iterations[{iteration, predicted_ms, measured_ms, error}], by_kind{kind: {count,

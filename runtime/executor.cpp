@@ -125,7 +125,7 @@ std::int64_t Executor::stage_elements() const {
 class Executor::Run {
  public:
   Run(Executor& executor, Layout& layout, const Program& program, const TokenSource& tokens,
-      const ExecuteOptions& options, bool backwards)
+      const ExecuteOptions& options, bool backwards, Clock::time_point began)
       : executor_(executor),
         device_(*executor.backend_.device),
         world_(*executor.backend_.world),
@@ -133,15 +133,23 @@ class Executor::Run {
         program_(program),
         options_(options),
         backwards_(backwards),
-        compute_(*executor.streams_[static_cast<int>(StreamKind::compute)]) {
-    start_clock_ = Clock::now();
+        compute_(*executor.streams_[static_cast<int>(StreamKind::compute)]),
+        start_clock_(began) {
+    outcome_.began = start_clock_;
+    const std::shared_ptr<Event> now = device_.record(compute_);
+    device_.synchronize(compute_);
+    if (now->done()) device_clock_ = now->seconds() - seconds_since(start_clock_);
     if (layout_.place.stage >= 0) stage_ = &program.stages[layout_.place.stage];
     naming(Op::gather_parameters, [&] { layout_.flow->start_gather(); });
     if (stage_ == nullptr) return;
     StageModel& model = *layout_.model;
     model.reset_loss();
     model.keep_token_losses = options.keep_token_losses;
-    model.before_layer = [this](int layer) { layout_.flow->wait_for_layer(layer, compute_); };
+    model.before_layer = [this](int layer) {
+      const Clock::time_point asked = Clock::now();
+      layout_.flow->wait_for_layer(layer, compute_);
+      waited_for_parameters_ += seconds_since(asked);
+    };
     const auto micro_batches = program.pipelines[stage_->pipeline].micro_batches.size();
     for (std::size_t i = 0; i < micro_batches; ++i) {
       model.prepare(static_cast<int>(i), tokens(stage_->pipeline, static_cast<int>(i)));
@@ -291,8 +299,9 @@ class Executor::Run {
     naming(i, [&] {
       switch (instruction.op) {
         case Op::forward:
+          waited_for_parameters_ = 0;
           activations_out_[mb] = layout_.model->forward(mb, take(activations_in_, mb), backwards_);
-          finish(i);
+          finish(i, waited_for_parameters_);
           break;
         case Op::backward:
           layout_.model->after_backward_of_layer = nullptr;
@@ -422,9 +431,11 @@ class Executor::Run {
     layout_.flow->layer_complete(layer, compute_);
   }
 
-  void finish(int i) {
+  /// Waiting in between, for what other instructions bring, is not the instruction's own time.
+  void finish(int i, double waited_seconds = 0) {
     device_.synchronize(compute_);
     states_[i].done = true;
+    states_[i].start += waited_seconds;
     states_[i].end = seconds_since(start_clock_);
     record(i);
   }
@@ -454,9 +465,8 @@ class Executor::Run {
       const Instruction& instruction = instructions[i];
       if (instruction.op == Op::gather_parameters) {
         states_[i].start = 0;
-        const auto seconds = std::chrono::duration<double>(start_clock_.time_since_epoch()).count();
-        states_[i].end =
-            std::clamp(layout_.flow->gathered_seconds(instruction.layer_begin) - seconds, 0.0, end);
+        states_[i].end = std::clamp(
+            layout_.flow->gathered_seconds(instruction.layer_begin) - device_clock_, 0.0, end);
         record(static_cast<int>(i));
       } else if (instruction.op == Op::reduce_gradients && backwards_) {
         const auto found = reduction_start_.find(instruction.layer_begin);
@@ -476,6 +486,8 @@ class Executor::Run {
   bool backwards_;
   Stream& compute_;
   Clock::time_point start_clock_;
+  double device_clock_ = 0;           ///< of the device's events at start_clock_
+  double waited_for_parameters_ = 0;  ///< seconds, in the forward under way
   const Stage* stage_ = nullptr;
   int last_backward_ = -1;
   std::vector<State> states_;
@@ -492,6 +504,7 @@ class Executor::Run {
 
 IterationOutcome Executor::execute(const Program& program, const TokenSource& tokens,
                                    const ExecuteOptions& options, bool backwards) {
+  const Clock::time_point began = Clock::now();
   for (const PipelineProgram& pipeline : program.pipelines) {
     check_trainable(decoder_, pipeline.scheme);
   }
@@ -505,7 +518,7 @@ IterationOutcome Executor::execute(const Program& program, const TokenSource& to
     const Matrix gradients = shard_.gradients();
     backend_.device->zero(gradients.data, gradients.elements() * size_of(gradients.type), compute);
   }
-  return Run(*this, layout, program, tokens, options, backwards).run();
+  return Run(*this, layout, program, tokens, options, backwards, began).run();
 }
 
 IterationOutcome Executor::run(const Program& program, const TokenSource& tokens,

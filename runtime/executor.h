@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,7 +22,8 @@ struct IterationOutcome {
   std::int64_t targets = 0;
   /// Of this rank's pipeline, by micro-batch; filled when asked for.
   std::map<int, std::vector<double>> token_losses;
-  std::vector<TimelineEvent> events;  ///< seconds since the iteration began on this rank
+  std::chrono::steady_clock::time_point began;  ///< on this rank
+  std::vector<TimelineEvent> events;            ///< seconds since then
 };
 
 /// Tokens of one micro-batch of a pipeline of the program.

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <tuple>
 
+#include "base/error.h"
+#include "planner/program/program_json.h"
 #include "runtime/agreement.h"
 
 namespace hydraulis {
@@ -63,6 +65,14 @@ void RunLogs::write(const StepReport& report, const Batch& batch) {
       {"speed/predicted_step_seconds", report.predicted_seconds}};
   if (report.validation_loss) scalars.emplace_back("validation/loss", *report.validation_loss);
   tensorboard_.write(now_seconds(), report.step, scalars);
+}
+
+void write_step_program(const std::filesystem::path& folder, std::int64_t step,
+                        const Program& program) {
+  std::error_code ec;
+  std::filesystem::create_directories(folder, ec);
+  if (ec) throw InputError("{}: cannot make the folder: {}", folder.string(), ec.message());
+  write_program(program, folder / fmt::format("step-{:08}.json", step));
 }
 
 void TimelineCollector::add(const Backend& backend, const Program& program,

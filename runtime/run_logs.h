@@ -27,6 +27,11 @@ class RunLogs {
   TensorboardWriter tensorboard_;
 };
 
+/// Keeps the program of a step in `folder`/step-00000012.json, so that the step can be simulated as
+/// it was trained.
+void write_step_program(const std::filesystem::path& folder, std::int64_t step,
+                        const Program& program);
+
 /// Collects measured timelines from the ranks, one device a stage (its first), on rank 0.
 class TimelineCollector {
  public:

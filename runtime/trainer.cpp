@@ -327,7 +327,14 @@ class Trainer {
     }
     summary_.last_loss = report.loss;
     doing_ = "writing logs";
-    if (step_ <= config_.timeline_steps) timeline_.add(backend_, program, mine);
+    if (step_ <= config_.timeline_steps) {
+      timeline_.add(backend_, program, mine);
+      together(*backend_.world, [&] {
+        if (backend_.world->rank() == 0) {
+          write_step_program(config_.output / "programs", step_, program);
+        }
+      });
+    }
     if (backend_.world->rank() != 0) return;
     logs_->write(report, lengths_of(batch));
     if (listener_.step) listener_.step(report);

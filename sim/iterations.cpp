@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 
@@ -31,14 +32,12 @@ void check_memory(const Program& program, const Replay& replay, const CostModel&
   }
 }
 
-IterationResult measure(const BatchPlan& plan, const CostModel& model, const Program& program,
-                        const Replay& replay) {
+IterationResult measure(const CostModel& model, const Program& program, const Replay& replay) {
   IterationResult result;
   result.time_seconds = replay.makespan_seconds;
-  result.strategy = plan.strategy;
   result.events = replay.events;
   double sum_squares = 0;
-  for (const PipelinePlan& pipeline : plan.pipelines) {
+  for (const PipelineProgram& pipeline : program.pipelines) {
     for (const MicroBatch& batch : pipeline.micro_batches) {
       result.tokens += batch.tokens();
       sum_squares += batch.sum_squares();
@@ -126,10 +125,10 @@ class Run {
 
 }  // namespace
 
-SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
-                                      const IterationOptions& options) {
+SimulatedIteration simulate_program(Program program, const CostModel& model,
+                                    const IterationOptions& options) {
   SimulatedIteration iteration;
-  iteration.program = lower(plan, model, options.lowering);
+  iteration.program = std::move(program);
   const bool has_memory_model = model.memory == MemoryModel::composed;
   ReplayOptions replay_options;
   if (has_memory_model) replay_options.memory_model = &model;
@@ -143,7 +142,15 @@ SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& mo
   if (has_memory_model && options.check_memory) {
     check_memory(iteration.program, iteration.replay, model);
   }
-  iteration.result = measure(plan, model, iteration.program, iteration.replay);
+  iteration.result = measure(model, iteration.program, iteration.replay);
+  return iteration;
+}
+
+SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
+                                      const IterationOptions& options) {
+  SimulatedIteration iteration =
+      simulate_program(lower(plan, model, options.lowering), model, options);
+  iteration.result.strategy = plan.strategy;
   return iteration;
 }
 

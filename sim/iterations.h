@@ -61,6 +61,9 @@ struct SimulatedIteration {
   IterationResult result;
 };
 
+/// Costs and replays a program as it stands.
+SimulatedIteration simulate_program(Program program, const CostModel& model,
+                                    const IterationOptions& options = {});
 /// Simulates one iteration (for its timeline: make_timeline(program, replay)).
 SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
                                       const IterationOptions& options = {});

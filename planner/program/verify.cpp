@@ -9,18 +9,34 @@
 
 namespace hydraulis {
 
-std::vector<std::string> verify(const Program& program, const CostModel& model,
-                                const Batch* batch) {
-  detail::Problems problems;
+namespace {
+
+/// Whether the other checks make sense.
+bool verify_without_memory(const Program& program, detail::Problems& problems) {
   detail::verify_structure(program, problems);
-  if (!problems.empty()) return problems.take();
+  if (!problems.empty()) return false;
   detail::verify_layers(program, problems);
   detail::verify_work(program, problems);
   detail::verify_messages(program, problems);
   detail::verify_progress(program, problems);
   detail::verify_launch_order(program, problems);
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> verify(const Program& program, const CostModel& model,
+                                const Batch* batch) {
+  detail::Problems problems;
+  if (!verify_without_memory(program, problems)) return problems.take();
   detail::verify_memory(program, model, problems);
   if (batch != nullptr) detail::verify_sequences(program, *batch, problems);
+  return problems.take();
+}
+
+std::vector<std::string> verify(const Program& program) {
+  detail::Problems problems;
+  verify_without_memory(program, problems);
   return problems.take();
 }
 

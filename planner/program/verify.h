@@ -24,6 +24,8 @@ namespace hydraulis {
 ///   - sequences, with a batch: each of its ids once, with its length.
 std::vector<std::string> verify(const Program& program, const CostModel& model,
                                 const Batch* batch = nullptr);
+/// The same without memory, for programs that have run.
+std::vector<std::string> verify(const Program& program);
 
 namespace detail {
 

@@ -32,7 +32,7 @@ TEST(DiffCommand, LinesUpTimelines) {
   EXPECT_EQ(csv.out.rfind("iteration,predicted_ms,measured_ms,error\n0,", 0), 0u) << csv.out;
 }
 
-// Every instruction up to the reduction is recorded, sends that leave last too: otherwise no
+// Every instruction is recorded, sends that leave last and the optimizer's step too: otherwise no
 // prediction could be laid beside a real run.
 TEST(DiffCommand, ATrainedTimelineHasEveryInstruction) {
   TrainingFolder job;
@@ -56,6 +56,47 @@ TEST(DiffCommand, ATrainedTimelineHasEveryInstruction) {
   EXPECT_EQ(json.at("mean_abs_error"), 0.0);
   EXPECT_EQ(json.at("by_kind").at("send_gradient").at("count"),
             json.at("by_kind").at("receive_gradient").at("count"));
+}
+
+// The programs of the steps lie beside the timeline; simulated, they line up with it to the last
+// instruction, on strategies that change.
+TEST(DiffCommand, ATrainedRunIsReplayedAndLaidBeside) {
+  TrainingFolder job;
+  job.plan(2, "2x(1,1,1); (1,1,2); (1,2,1)");
+  job.run_file("run.json", {{"steps", 5}, {"timeline_steps", 4}});
+  job.trained(2, {"run.json"});
+  const Json replayed =
+      job.json({"replay", "out/programs", "--plan", "plan-2.json", "--timeline", "predicted.h5"});
+  ASSERT_EQ(replayed.at("iterations").size(), 4u);
+  const Json json = job.json({"diff", "predicted.h5", "out/timeline.h5", "--skip", "1"});
+  EXPECT_EQ(json.at("iterations").size(), 3u);
+  EXPECT_EQ(json.at("iterations").at(0).at("iteration"), 2);
+  for (const char* kind : {"gather_parameters", "forward", "backward", "reduce_gradients",
+                           "gradient_norm", "optimizer_step"}) {
+    EXPECT_GT(json.at("by_kind").at(kind).at("measured_ms").get<double>(), 0) << kind;
+  }
+  for (const Json& note : json.at("notes")) {
+    EXPECT_EQ(note.get<std::string>().find("left out, of iteration"), std::string::npos) << note;
+  }
+  // The planner's tokens are the program's.
+  EXPECT_EQ(replayed.at("iterations").at(0).at("tokens").get<std::int64_t>(),
+            std::stoll(job.rows("out/log.csv", 7).at(0).at(5)));
+}
+
+TEST(DiffCommand, ProgramsThatCannotBeReplayedAreRefused) {
+  TrainingFolder job;
+  job.plan(2, "2x(1,1,1)");
+  job.plan(1, "(1,1,1)");
+  job.run_file("run.json", {{"steps", 1}, {"timeline_steps", 1}});
+  job.trained(2, {"run.json"});
+  expect_one_error(job.run({"replay", "out/programs", "--plan", "plan-1.json"}), 2,
+                   "out/programs/step-00000001.json: field 'devices' is 2");
+  expect_one_error(job.run({"replay", "out/checkpoints", "--plan", "plan-2.json"}), 2,
+                   "no program (.json)");
+  expect_one_error(job.run({"replay", "none", "--plan", "plan-2.json"}), 2, "none");
+  expect_one_error(
+      job.run({"replay", "out/programs", "--plan", "plan-2.json", "--timeline", "x.txt"}), 2,
+      "--timeline");
 }
 
 TEST(DiffCommand, RefusesOtherProgramsAndOtherFiles) {

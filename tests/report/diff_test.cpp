@@ -46,7 +46,7 @@ const GroupDifference& named(const std::vector<GroupDifference>& groups, const s
 
 std::string refusal(const Timeline& predicted, const Timeline& measured, int offset = 0) {
   try {
-    diff(predicted, measured, offset);
+    diff(predicted, measured, {.offset = offset});
   } catch (const InputError& error) {
     return error.what();
   }
@@ -171,10 +171,29 @@ TEST(Diff, RefusesWhatCannotBeLinedUp) {
 TEST(Diff, AnOffsetLaysIterationsSideBySide) {
   Timeline later = timeline("measured", 1.5);
   for (TimelineEvent& event : later.events) event.iteration = 5;
-  const TimelineDifference found = diff(timeline("simulated", 1), later, 5);
+  const TimelineDifference found = diff(timeline("simulated", 1), later, {.offset = 5});
   ASSERT_EQ(found.iterations.size(), 1u);
   EXPECT_EQ(found.iterations[0].iteration, 5);
   EXPECT_NEAR(found.iterations[0].error(), -0.125, kNear);
+}
+
+TEST(Diff, SkipsWarmUp) {
+  Timeline measured = timeline("measured", 1);
+  Timeline predicted = timeline("simulated", 1);
+  const Timeline slow = timeline("measured", 3);
+  const double first = measured.events.back().end_seconds;
+  for (TimelineEvent event : slow.events) {
+    event.iteration += 1;
+    event.start_seconds += first;
+    event.end_seconds += first;
+    measured.events.push_back(event);
+    predicted.events.push_back(event);
+  }
+  EXPECT_EQ(diff(predicted, measured).iterations.size(), 2u);
+  const TimelineDifference found = diff(predicted, measured, {.skip = 1});
+  ASSERT_EQ(found.iterations.size(), 1u);
+  EXPECT_EQ(found.iterations[0].iteration, 1);
+  EXPECT_THROW(diff(predicted, measured, {.skip = 2}), InputError);
 }
 
 TEST(Diff, NotesTellWhatIsOdd) {

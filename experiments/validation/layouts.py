@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Predicted against measured iteration times of many layouts, on this machine.
+
+Trains the example model for a few steps under each layout, replays the very programs that ran with
+a measured profile, and lays both side by side. Layouts take turns, so that a machine that gets
+slower or faster in between does so for all of them. Writes a table, and layouts.json, into --out.
+
+    experiments/validation/layouts.py --profile machine.h5
+"""
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "experiments/data/corpus"
+
+# Ranks and strategy; more ranks than cores are welcome: the simulator shares the cores among them.
+LAYOUTS = [
+    (1, "(1,1,1)"),
+    (1, "(1,1,1,recompute=full)"),
+    (2, "2x(1,1,1)"),
+    (2, "(1,2,1)"),
+    (2, "(1,1,2)"),
+    (2, "(2,1,1)"),
+    (2, "(1,1,2,recompute=full)"),
+    (4, "4x(1,1,1)"),
+    (4, "2x(1,2,1)"),
+    (4, "2x(1,1,2)"),
+    (4, "(1,2,2)"),
+    (4, "(2,1,2)"),
+    (4, "(1,2,1)+2x(1,1,1)"),
+    (8, "2x(1,2,2)"),
+    (8, "(2,2,2)"),
+    (8, "(1,2,1)+2x(1,1,2)+2x(1,1,1)"),
+]
+WARM_UP = 1
+
+
+def call(command, log):
+    """Runs a command; what it printed goes to `log`, and is shown when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    log.write_text(done.stdout + done.stderr)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+class Layout:
+    """One layout with its files."""
+
+    def __init__(self, options, index, ranks, strategy):
+        self.options = options
+        self.ranks = ranks
+        self.strategy = strategy
+        self.folder = options.out / f"{index:02}-{ranks}-ranks"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.plan = self.folder / "plan.json"
+        self.measured = []  # seconds of each iteration of each round
+        self.predicted = []
+        self.kinds = {}
+
+    def make_plan(self):
+        cluster = json.loads((ROOT / "experiments/example/cluster.json").read_text())
+        cluster["devices_per_node"] = self.ranks
+        cluster["cores_per_node"] = self.options.cores
+        path = self.folder / "cluster.json"
+        path.write_text(json.dumps(cluster, indent=2))
+        call(
+            [
+                *(self.options.hydraulis, "plan", "--model", self.options.model),
+                *("--cluster", path, "--context", "2048", "--strategies", self.strategy),
+                *("--tokens-per-batch", str(self.options.tokens), "-o", self.plan),
+            ],
+            self.folder / "plan.txt",
+        )
+
+    def train(self, turn):
+        run = self.folder / f"run-{turn}"
+        subprocess.run(["rm", "-rf", run], check=True)
+        config = {
+            "plan": str(self.plan),
+            "output": str(run),
+            "steps": self.options.steps,
+            "seed": 1 + turn,
+            "data": {
+                "sets": [
+                    {
+                        "path": str(CORPUS / "corpus.jsonl.gz"),
+                        "tokenizer": f"bpe:{CORPUS}",
+                        "end_token": 0,
+                    }
+                ],
+                "over_context": "truncate",
+            },
+            "timeline_steps": self.options.steps,
+        }
+        path = self.folder / "run.json"
+        path.write_text(json.dumps(config, indent=2))
+        call(
+            ["tests/mpirun.sh", str(self.ranks), self.options.hydraulis, "train", path],
+            self.folder / f"train-{turn}.txt",
+        )
+        return run
+
+    def compare(self, turn):
+        run = self.folder / f"run-{turn}"
+        predicted = self.folder / f"predicted-{turn}.h5"
+        call(
+            [
+                *(self.options.hydraulis, "replay", run / "programs", "--plan", self.plan),
+                *("--profile", self.options.profile, "--timeline", predicted),
+            ],
+            self.folder / f"replay-{turn}.txt",
+        )
+        diff = json.loads(
+            call(
+                [
+                    *(self.options.hydraulis, "diff", predicted, run / "timeline.h5"),
+                    *("--skip", str(WARM_UP), "--json"),
+                ],
+                self.folder / f"diff-{turn}.json",
+            )
+        )
+        for iteration in diff["iterations"]:
+            self.measured.append(iteration["measured_ms"])
+            self.predicted.append(iteration["predicted_ms"])
+        for kind, times in diff["by_kind"].items():
+            sums = self.kinds.setdefault(kind, [0.0, 0.0])
+            sums[0] += times["predicted_ms"]
+            sums[1] += times["measured_ms"]
+
+    def result(self):
+        ratios = [p / m for p, m in zip(self.predicted, self.measured, strict=True)]
+        return {
+            "ranks": self.ranks,
+            "strategy": self.strategy,
+            "measured_ms": statistics.median(self.measured),
+            "predicted_ms": statistics.median(self.predicted),
+            "error": statistics.median(ratios) - 1,
+            "iterations": len(ratios),
+            "spread": max(self.measured) / min(self.measured) - 1,
+            "by_kind": {
+                k: {"predicted_ms": p, "measured_ms": m} for k, (p, m) in self.kinds.items()
+            },
+        }
+
+
+def ranking(rows):
+    """Pairs of layouts on as many ranks whose measured times differ by more than 5 %."""
+    right, wrong = 0, []
+    for a, b in itertools.combinations(rows, 2):
+        if a["ranks"] != b["ranks"]:
+            continue
+        fast, slow = sorted((a, b), key=lambda row: row["measured_ms"])
+        if slow["measured_ms"] <= 1.05 * fast["measured_ms"]:
+            continue
+        if fast["predicted_ms"] < slow["predicted_ms"]:
+            right += 1
+        else:
+            wrong.append(f"{fast['strategy']} before {slow['strategy']}")
+    return right, wrong
+
+
+def report(rows, cores):
+    print(f"{'ranks':>5}  {'layout':<28} {'measured ms':>11} {'predicted ms':>12} {'error %':>8}")
+    for row in rows:
+        print(
+            f"{row['ranks']:>5}  {row['strategy']:<28} {row['measured_ms']:>11.1f} "
+            f"{row['predicted_ms']:>12.1f} {100 * row['error']:>+8.1f}"
+        )
+    summary = {}
+    for name, part in (
+        ("up to as many ranks as cores", [r for r in rows if r["ranks"] <= cores]),
+        ("more ranks than cores", [r for r in rows if r["ranks"] > cores]),
+    ):
+        if not part:
+            continue
+        summary[name] = statistics.mean(abs(row["error"]) for row in part)
+        print(f"mean absolute error, {name}: {100 * summary[name]:.1f} % of {len(part)} layouts")
+    right, wrong = ranking(rows)
+    print(f"pairs more than 5 % apart in the right order: {right} of {right + len(wrong)}")
+    for pair in wrong:
+        print(f"  measured {pair}, predicted the other way round")
+    return {"mean_abs_error": summary, "pairs_right": right, "pairs_wrong": wrong}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", type=Path, required=True, help="made by `hydraulis profile`")
+    parser.add_argument("--hydraulis", type=Path, default=ROOT / "build/release/hydraulis")
+    parser.add_argument("--model", type=Path, default=ROOT / "experiments/example/config.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "out/validation")
+    parser.add_argument("--ranks", type=int, nargs="*", help="only layouts on so many [1 2 4 8]")
+    parser.add_argument("--rounds", type=int, default=2, help="[2]")
+    parser.add_argument("--steps", type=int, default=6, help="of each run; the first warms up [6]")
+    parser.add_argument("--tokens", type=int, default=8192, help="of a batch [8192]")
+    parser.add_argument("--compare-only", action="store_true", help="use the runs that are there")
+    options = parser.parse_args()
+    for name in ("profile", "hydraulis", "model", "out"):
+        setattr(options, name, getattr(options, name).resolve())
+    options.cores = len(os.sched_getaffinity(0))
+    layouts = [
+        Layout(options, index, ranks, strategy)
+        for index, (ranks, strategy) in enumerate(LAYOUTS)
+        if not options.ranks or ranks in options.ranks
+    ]
+    for layout in layouts:
+        layout.make_plan()
+    for turn in range(options.rounds):
+        for layout in layouts:
+            if not options.compare_only:
+                print(f"round {turn + 1}: {layout.ranks} ranks, {layout.strategy}", file=sys.stderr)
+                layout.train(turn)
+            layout.compare(turn)
+    rows = [layout.result() for layout in layouts]
+    summary = report(rows, options.cores)
+    text = json.dumps({"cores": options.cores, "layouts": rows, **summary}, indent=2)
+    (options.out / "layouts.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
