@@ -1,7 +1,8 @@
 #include "costmodel/profiler/bench.h"
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "base/random.h"
@@ -11,8 +12,10 @@ namespace {
 
 constexpr std::int64_t kPatternElements = std::int64_t{1} << 16;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+double read_clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 template <typename T>
@@ -62,6 +65,10 @@ Sampled slowest(const Bench& bench, const Sampled& mine) {
 }
 
 }  // namespace
+
+double wall_seconds() { return read_clock(CLOCK_MONOTONIC); }
+
+double processor_seconds() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 std::vector<double> gather(const Bench& bench, const std::vector<double>& mine) {
   if (bench.ranks() == 1) return mine;
@@ -116,10 +123,16 @@ Sampled sample_run(const Bench& bench, const std::function<double(int times)>& r
 Sampled sample_call(const Bench& bench, const std::function<void()>& call,
                     const SamplingLimits& limits) {
   const auto run = [&](int times) {
-    const auto start = std::chrono::steady_clock::now();
+    const double wall = wall_seconds();
+    const double start = bench.clock();
     for (int i = 0; i < times; ++i) call();
     bench.device->synchronize(*bench.stream);
-    return seconds_since(start);
+    const double taken = bench.clock() - start;
+    if (bench.elapsed != nullptr) {
+      bench.elapsed->wall += wall_seconds() - wall;
+      bench.elapsed->counted += taken;
+    }
+    return taken;
   };
   return sample_run(bench, run, limits);
 }

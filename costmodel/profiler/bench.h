@@ -12,6 +12,18 @@
 
 namespace hydraulis {
 
+/// Clock of the calling thread, in seconds since some fixed moment.
+using Clock = double (*)();
+double wall_seconds();
+/// Leaves out when other programs had the core.
+double processor_seconds();
+
+/// How long measured work took by the wall's clock, and by the one that counts.
+struct Elapsed {
+  double wall = 0;
+  double counted = 0;
+};
+
 /// What one rank measures with. All ranks make the calls below together.
 struct Bench {
   Device* device = nullptr;
@@ -19,6 +31,10 @@ struct Bench {
   Communicator* world = nullptr;
   Stream* stream = nullptr;
   DataType type = DataType::f32;
+  /// That kernels are measured with: processor_seconds where they run in the calling thread alone,
+  /// so that what else the machine does is not taken for theirs.
+  Clock clock = wall_seconds;
+  Elapsed* elapsed = nullptr;  ///< if set, sample_call adds to it
 
   int rank() const { return world->rank(); }
   int ranks() const { return world->size(); }

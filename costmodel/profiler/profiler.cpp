@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -30,11 +29,10 @@ constexpr double kWarmUpSeconds = 3;
 constexpr double kLongestCallSeconds = 10;
 constexpr double kLongestQuickCallSeconds = 0.5;
 
-using Clock = std::chrono::steady_clock;
+/// Share of the time that ranks waited for a core, from which on it is told.
+constexpr double kWaitingShare = 0.05;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+double seconds_since(double start) { return wall_seconds() - start; }
 
 SamplingLimits sampling_limits(bool quick) {
   SamplingLimits limits;
@@ -45,6 +43,16 @@ SamplingLimits sampling_limits(bool quick) {
   limits.most_warm_up_seconds = 0.03;
   limits.most_warm_ups = 8;
   return limits;
+}
+
+/// Sets of arguments that a kernel is measured with in turn. Training's kernels find the weights of
+/// another layer and the activations of the whole stage between two uses of theirs, so what they
+/// read is in no cache that is smaller than that.
+int argument_sets(std::int64_t bytes) {
+  constexpr std::int64_t kBetweenUses = std::int64_t{64} << 20;
+  constexpr std::int64_t kMostSets = 16;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(kBetweenUses / std::max<std::int64_t>(bytes, 1), 1, kMostSets));
 }
 
 /// Smallest first.
@@ -69,7 +77,7 @@ class Profiling {
  public:
   Profiling(const Bench& bench, const ProfilerSettings& settings, const OperatorProfile& standing,
             const ProfilerListener& listener)
-      : bench_(bench),
+      : bench_(with_elapsed(bench, elapsed_)),
         settings_(settings),
         standing_(standing),
         listener_(listener),
@@ -98,6 +106,11 @@ class Profiling {
   }
 
  private:
+  static Bench with_elapsed(Bench bench, Elapsed& elapsed) {
+    bench.elapsed = &elapsed;
+    return bench;
+  }
+
   OperatorProfile& profile() { return result_.profile; }
 
   void begin() {
@@ -131,7 +144,7 @@ class Profiling {
   void look(const std::vector<double>& rates) {
     slowest_look_ = std::min(slowest_look_, *std::min_element(rates.begin(), rates.end()));
     fastest_look_ = std::max(fastest_look_, *std::max_element(rates.begin(), rates.end()));
-    last_look_ = Clock::now();
+    last_look_ = wall_seconds();
   }
 
   /// Whether a point is to be measured; the same answer on every rank.
@@ -162,7 +175,7 @@ class Profiling {
     }
     if (listener_.save && bench_.rank() == 0 && seconds_since(saved_) > kSaveEverySeconds) {
       listener_.save(profile());
-      saved_ = Clock::now();
+      saved_ = wall_seconds();
     }
   }
 
@@ -331,8 +344,9 @@ class Profiling {
       ++too_long_;
       return;
     }
-    const auto measuring = make_everywhere<KernelCase>(
-        what, [&] { return std::make_unique<KernelCase>(bench_, point, 1); });
+    const auto measuring = make_everywhere<KernelCase>(what, [&] {
+      return std::make_unique<KernelCase>(bench_, point, argument_sets(work.bytes));
+    });
     if (!measuring) return;
     const std::int64_t allocated = measuring->allocated_bytes();
     const Sampled sampled = sample_call(
@@ -355,6 +369,23 @@ class Profiling {
         fmt::format("{} points measured; the reference product ran at {:.1f} to {:.1f} GFLOP/s a "
                     "rank meanwhile",
                     measured_, slowest_look_ * 1e-9, fastest_look_ * 1e-9));
+    const std::vector<double> elapsed = gather(bench_, {elapsed_.wall, elapsed_.counted});
+    double waiting = 0;
+    for (std::size_t at = 0; at < elapsed.size(); at += 2) {
+      if (elapsed[at] > 0) waiting = std::max(waiting, 1 - elapsed[at + 1] / elapsed[at]);
+    }
+    if (bench_.clock == processor_seconds) {
+      note(
+          "kernels and copies by processor time of the rank's thread, messages by the wall's "
+          "clock");
+    }
+    if (waiting > kWaitingShare) {
+      note(fmt::format(
+          "warning: a rank waited for its core {:.0f} % of the time: other programs run, "
+          "or ranks share cores; times of messages hold such waiting, those of kernels "
+          "do not",
+          100 * waiting));
+    }
     if (slowest_look_ < (1 - kLargeDrift) * fastest_look_) {
       note(
           fmt::format("warning: clocks or the load of the machine changed by {:.0f} % while it was "
@@ -384,7 +415,8 @@ class Profiling {
     }
   }
 
-  const Bench& bench_;
+  Elapsed elapsed_;
+  const Bench bench_;
   const ProfilerSettings& settings_;
   const OperatorProfile& standing_;
   const ProfilerListener& listener_;
@@ -394,9 +426,9 @@ class Profiling {
   Reference reference_;
   Ceilings ceilings_;
   ProfilerResult result_;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point saved_ = Clock::now();
-  Clock::time_point last_look_ = Clock::now();
+  double start_ = wall_seconds();
+  double saved_ = wall_seconds();
+  double last_look_ = wall_seconds();
   double slowest_look_ = HUGE_VAL;
   double fastest_look_ = 0;
   std::uint64_t done_ = 0;

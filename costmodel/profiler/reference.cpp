@@ -1,7 +1,6 @@
 #include "costmodel/profiler/reference.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -20,10 +19,6 @@ constexpr std::int64_t kLeastSquare = 256;
 constexpr std::int64_t kMostSquare = 8192;
 constexpr std::int64_t kCopyBytes = std::int64_t{64} << 20;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 KernelPoint square(std::int64_t size) {
   KernelPoint point;
   point.shape.kernel = Kernel::gemm_forward;
@@ -40,14 +35,16 @@ double product_flops(const KernelPoint& point) {
 /// Best seconds of one call, over repeats that take this long in all.
 double best_seconds(const Bench& bench, const std::function<void()>& call, double seconds) {
   double best = std::numeric_limits<double>::infinity();
-  const double end = now() + seconds;
+  const double end = bench.clock() + seconds;
+  double now = 0;
   do {
     constexpr int kTimes = 4;
-    const double start = now();
+    const double start = bench.clock();
     for (int i = 0; i < kTimes; ++i) call();
     bench.device->synchronize(*bench.stream);
-    best = std::min(best, (now() - start) / kTimes);
-  } while (now() < end);
+    now = bench.clock();
+    best = std::min(best, (now - start) / kTimes);
+  } while (now < end);
   return best;
 }
 
@@ -68,25 +65,27 @@ void Reference::choose_size() {
 
 /// Mean seconds of a product over a stretch of time.
 double Reference::product_seconds(double seconds) {
-  const double start = now();
+  const double start = bench_.clock();
   int times = 0;
+  double taken = 0;
   do {
     product_->launch();
     bench_.device->synchronize(*bench_.stream);
     ++times;
-  } while (now() < start + seconds);
-  return (now() - start) / times;
+    taken = bench_.clock() - start;
+  } while (taken < seconds);
+  return taken / times;
 }
 
 Ceilings Reference::warm_up(double most_seconds) {
   choose_size();
-  const double start = now();
+  const double start = wall_seconds();
   double before = product_seconds(kWindowSeconds);
   for (;;) {
     const double after = product_seconds(kWindowSeconds);
     const bool steady = std::abs(after - before) <= kSteady * before;
     before = after;
-    if (everywhere(bench_, steady || now() - start > most_seconds)) break;
+    if (everywhere(bench_, steady || wall_seconds() - start > most_seconds)) break;
   }
   Ceilings mine;
   for (std::int64_t size = kLeastSquare / 2; size <= point_.tokens; size *= 2) {
@@ -115,7 +114,7 @@ Ceilings Reference::warm_up(double most_seconds) {
 
 std::vector<double> Reference::rates() {
   bench_.world->barrier();
-  return gather(bench_, {product_flops(point_) / product_seconds(kLookSeconds)});
+  return gather(bench_, {product_flops(point_) / product_seconds(kWindowSeconds / 2)});
 }
 
 std::vector<double> Reference::copy_rates() {
