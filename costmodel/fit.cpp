@@ -99,18 +99,21 @@ double distance(const KernelShape& a, const KernelShape& b) {
                                4 * d(a.head_dim, b.head_dim)));
 }
 
-void note_range(FitUse& use, const std::string& what, double value, double from, double to) {
+/// `what()` names it; queries inside the range, nearly all, do not ask.
+template <typename What>
+void note_range(FitUse& use, const What& what, double value, double from, double to) {
   if (value <= 0 || (value >= from && value <= to)) return;
   const double ratio = value > to ? value / to : value / from;
-  const auto [at, inserted] = use.beyond.try_emplace(what, ratio);
+  const auto [at, inserted] = use.beyond.try_emplace(what(), ratio);
   if (!inserted && std::abs(std::log(ratio)) > std::abs(std::log(at->second))) at->second = ratio;
 }
 
 double known_seconds(const KernelFit& fit, double tokens, double sum_squares, FitUse& use) {
-  note_range(use, to_string(fit.shape), tokens, fit.least_tokens, fit.most_tokens);
-  if (is_attention(fit.shape.kernel) && tokens > 0 && sum_squares / tokens > fit.longest) {
-    note_range(use, to_string(fit.shape) + ", sequence length", sum_squares / tokens, 0,
-               fit.longest);
+  const auto name = [&] { return to_string(fit.shape); };
+  note_range(use, name, tokens, fit.least_tokens, fit.most_tokens);
+  if (is_attention(fit.shape.kernel) && tokens > 0) {
+    note_range(
+        use, [&] { return name() + ", sequence length"; }, sum_squares / tokens, 0, fit.longest);
   }
   return fit.seconds(tokens, sum_squares);
 }
@@ -280,10 +283,10 @@ std::optional<double> collective_seconds(const OperatorFits& fits, Collective op
     if (nearest == nullptr || away(fit) < away(*nearest)) nearest = &fit;
   }
   if (nearest == nullptr) return std::nullopt;
-  const std::string name = name_of(operation, ranks, nodes);
+  const auto name = [&] { return name_of(operation, ranks, nodes); };
   double steps = 1;
   if (nearest->ranks != ranks || nearest->nodes != nodes) {
-    use.borrowed.emplace(name, name_of(operation, nearest->ranks, nearest->nodes));
+    use.borrowed.emplace(name(), name_of(operation, nearest->ranks, nearest->nodes));
     const auto [share, length] = ring(operation, ranks);
     const auto [known_share, known_length] = ring(operation, nearest->ranks);
     bytes *= share / known_share;
