@@ -18,6 +18,7 @@ void add_simulate_command(CLI::App& app);
 void add_replay_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
 /// `tune`: plans searched with the simulator.
+void add_tune_command(CLI::App& app);
 /// `diff`: predicted against measured timelines.
 void add_diff_command(CLI::App& app);
 /// `validate`: published measurements.

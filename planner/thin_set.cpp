@@ -14,13 +14,17 @@ constexpr std::size_t kMostDispatched = 24;  ///< strategies dispatched per samp
 
 }  // namespace
 
+AssignmentOptions without_local_search(AssignmentOptions options) {
+  options.dispatch.evaluations = 0;
+  options.packing = {4, 12, 0};
+  options.rounds = 1;
+  options.repacks = 0;
+  return options;
+}
+
 StrategySet thin_set(const StrategySet& set, const CostModel& model, std::span<const Batch> sample,
                      const AssignmentOptions& options, std::int64_t context, int most) {
-  AssignmentOptions quick = options;
-  quick.dispatch.evaluations = 0;
-  quick.packing = {4, 12, 0};
-  quick.rounds = 1;
-  quick.repacks = 0;
+  AssignmentOptions quick = without_local_search(options);
   quick.count_parameter_traffic = true;
   const PreparedStrategies prepared = prepare(set, model, quick);
   const std::size_t strategies = set.strategies.size();

@@ -8,6 +8,10 @@
 
 namespace hydraulis {
 
+/// The same options with as little work as an estimate needs: no local search, few packings. What
+/// is dropped costs a strategy about as much as any other, so that they still compare.
+AssignmentOptions without_local_search(AssignmentOptions options);
+
 /// Keeps the strategies that matter. The first one stays, and so does whichever of those that hold
 /// `context` tokens is best over the sample, so that no batch is left without a strategy; then the
 /// strategy that saves most time (assignment without local search, parameter traffic included) is
