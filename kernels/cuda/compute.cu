@@ -2,11 +2,14 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/packs.h"
 
 namespace hydraulis::cuda {
 
@@ -23,6 +26,23 @@ void require_statistics(std::initializer_list<ConstMatrix> matrices) {
 void require_gradient(DataType type, const ConstMatrix& gradient) {
   require(gradient.type == type || gradient.type == DataType::f32,
           "a gradient that is neither f32 nor of the matrices' type");
+}
+
+/// What the attention kernels' copies and products can take.
+void require_tensor_cores(const AttentionShape& shape,
+                          std::initializer_list<ConstMatrix> matrices) {
+  require(shape.head_dim == 64 || shape.head_dim == 128,
+          "attention's heads are not 64 or 128 wide");
+  for (const ConstMatrix& m : matrices) {
+    require(m.type == DataType::bf16, "attention on tensor cores is bf16");
+    require(packs(8, m.columns, {m}), "attention's rows do not start at multiples of 16 bytes");
+  }
+}
+
+void require_pairs(std::initializer_list<ConstMatrix> matrices) {
+  for (const ConstMatrix& m : matrices) {
+    require(packs(2, m.columns, {m}), "attention's results do not start at pairs of numbers");
+  }
 }
 
 class CudaCompute : public Compute {
@@ -84,19 +104,60 @@ class CudaCompute : public Compute {
     cuda::rotary(x, heads, table, inverse, device_.use(stream, {x.data, table.data}));
   }
 
-  void attention(const AttentionShape&, std::span<const AttentionSegment>, ConstMatrix, ConstMatrix,
-                 ConstMatrix, bool, Matrix, Matrix, Stream&) override {
-    throw std::logic_error("the CUDA backend has no attention yet");
+  void attention(const AttentionShape& shape, std::span<const AttentionSegment> segments,
+                 ConstMatrix q, ConstMatrix k, ConstMatrix v, bool accumulate, Matrix out,
+                 Matrix lse, Stream& stream) override {
+    require_attention(shape, segments, q, k, v);
+    require_tensor_cores(shape, {q, k, v});
+    require_statistics({lse});
+    require_gradient(q.type, out);
+    require_pairs({out});
+    require_shape(out, q.rows, q.columns, "attention's out");
+    require_shape(lse, q.rows, shape.heads, "attention's lse");
+    const std::vector<AttentionTile> tiles = query_tiles(segments, attention_tile_rows());
+    const DeviceBuffer uploaded = upload(std::span(tiles), stream);
+    cuda::attention(shape, tile_list(uploaded, tiles), q, k, v, accumulate, out, lse,
+                    device_.use(stream, {q.data, k.data, v.data, out.data, lse.data}));
   }
 
-  void attention_delta(const AttentionShape&, ConstMatrix, ConstMatrix, Matrix, Stream&) override {
-    throw std::logic_error("the CUDA backend has no attention yet");
+  void attention_delta(const AttentionShape& shape, ConstMatrix out, ConstMatrix dout, Matrix delta,
+                       Stream& stream) override {
+    require_gradient(dout.type, out);
+    require_statistics({delta});
+    require_shape(out, out.rows, std::int64_t{shape.heads} * shape.head_dim,
+                  "attention_delta's out");
+    require_shape(dout, out.rows, out.columns, "attention_delta's dout");
+    require_shape(delta, out.rows, shape.heads, "attention_delta's delta");
+    cuda::attention_delta(shape, out, dout, delta,
+                          device_.use(stream, {out.data, dout.data, delta.data}));
   }
 
-  void attention_backward(const AttentionShape&, std::span<const AttentionSegment>, ConstMatrix,
-                          ConstMatrix, ConstMatrix, ConstMatrix, ConstMatrix, ConstMatrix, Matrix,
-                          Matrix, Matrix, Stream&) override {
-    throw std::logic_error("the CUDA backend has no attention yet");
+  void attention_backward(const AttentionShape& shape, std::span<const AttentionSegment> segments,
+                          ConstMatrix q, ConstMatrix k, ConstMatrix v, ConstMatrix dout,
+                          ConstMatrix lse, ConstMatrix delta, Matrix dq, Matrix dk, Matrix dv,
+                          Stream& stream) override {
+    require_attention(shape, segments, q, k, v);
+    require_tensor_cores(shape, {q, k, v, dout});
+    require_statistics({lse, delta});
+    for (const Matrix& gradient : {dq, dk, dv}) require_gradient(q.type, gradient);
+    require_pairs({dq, dk, dv});
+    require_shape(dout, q.rows, q.columns, "attention_backward's dout");
+    require_shape(lse, q.rows, shape.heads, "attention_backward's lse");
+    require_shape(delta, q.rows, shape.heads, "attention_backward's delta");
+    require_shape(dq, q.rows, q.columns, "attention_backward's dq");
+    require_shape(dk, k.rows, k.columns, "attention_backward's dk");
+    require_shape(dv, k.rows, k.columns, "attention_backward's dv");
+    const cudaStream_t on = device_.use(stream, {q.data, k.data, v.data, dout.data, lse.data,
+                                                 delta.data, dq.data, dk.data, dv.data});
+    const AttentionGradient given{q, k, v, dout, lse, delta};
+    const std::vector<AttentionTile> queries =
+        query_tiles(segments, attention_backward_tile_rows());
+    const DeviceBuffer queries_there = upload(std::span(queries), stream);
+    cuda::attention_dq(shape, tile_list(queries_there, queries), given, dq, on);
+    for (const auto& keys : key_tiles(segments, attention_backward_tile_rows())) {
+      const DeviceBuffer keys_there = upload(std::span(keys), stream);
+      cuda::attention_dkv(shape, tile_list(keys_there, keys), given, dk, dv, on);
+    }
   }
 
   void swiglu(ConstMatrix gate_up, Matrix out, Stream& stream) override {
@@ -235,11 +296,16 @@ class CudaCompute : public Compute {
  private:
   /// Device memory with a copy of what the host gives, ready for the stream.
   template <typename T>
-  DeviceBuffer upload(std::span<const T> values, Stream& stream) {
+  DeviceBuffer upload(std::span<T> values, Stream& stream) {
     const auto bytes = static_cast<std::int64_t>(values.size_bytes());
     DeviceBuffer buffer(device_, bytes);
     device_.copy_to_device(buffer.data(), values.data(), bytes, stream);
     return buffer;
+  }
+
+  static TileList tile_list(const DeviceBuffer& uploaded, const std::vector<AttentionTile>& tiles) {
+    return {static_cast<const AttentionTile*>(uploaded.data()),
+            static_cast<std::int64_t>(tiles.size())};
   }
 
   static void require_cross_entropy(const ConstMatrix& logits, std::int64_t vocabulary,

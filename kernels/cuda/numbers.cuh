@@ -4,10 +4,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <initializer_list>
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cuda/packs.h"
 #include "kernels/matrix.h"
 
 // Numbers in memory are bf16 or float; in registers, and in every sum, float.
@@ -62,19 +62,6 @@ View<T> view(const Matrix& m) {
 template <typename T>
 View<const T> view(const ConstMatrix& m) {
   return {m.as<T>(), m.stride};
-}
-
-/// Whether rows can be read and written in packs of so many numbers, which divide `columns`.
-inline bool packs(int count, std::int64_t columns, std::initializer_list<ConstMatrix> matrices) {
-  if (columns % count != 0) return false;
-  for (const ConstMatrix& m : matrices) {
-    const std::int64_t bytes = count * size_of(m.type) < 16 ? count * size_of(m.type) : 16;
-    if (reinterpret_cast<std::uintptr_t>(m.data) % static_cast<std::uint64_t>(bytes) != 0) {
-      return false;
-    }
-    if (m.rows > 1 && m.stride * size_of(m.type) % bytes != 0) return false;
-  }
-  return true;
 }
 
 /// call.operator()<T>() with the element type, float or bf16.

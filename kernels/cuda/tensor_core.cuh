@@ -17,6 +17,20 @@
 //   d: d[0], d[1] = row g, columns 2p, 2p+1; d[2], d[3] = row g+8
 namespace hydraulis::cuda {
 
+/// Where something lies in shared memory, as a number to calculate with: 32 bits on a GPU.
+#ifdef HYDRAULIS_CUDA_EMULATOR
+using SharedAddress = std::uintptr_t;
+#else
+using SharedAddress = std::uint32_t;
+#endif
+__device__ inline SharedAddress shared_address(const void* place) {
+#ifdef HYDRAULIS_CUDA_EMULATOR
+  return reinterpret_cast<SharedAddress>(place);
+#else
+  return static_cast<SharedAddress>(__cvta_generic_to_shared(place));
+#endif
+}
+
 /// d += a·b, a [16, 16] and b [16, 8] of bf16, d [16, 8] of f32.
 __device__ inline void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4],
                                    const std::uint32_t (&b)[2]) {
@@ -34,35 +48,33 @@ __device__ inline void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4],
 /// Four 8×8 matrices of 16-bit numbers from shared memory: lane i gives the address of row i % 8 of
 /// matrix i / 8 and gets columns 2p, 2p+1 of row g of each; transposed, rows 2p, 2p+1 of column g.
 template <bool kTransposed>
-__device__ inline void load_matrices(std::uint32_t (&r)[4], const void* row) {
+__device__ inline void load_matrices(std::uint32_t (&r)[4], SharedAddress row) {
 #ifdef HYDRAULIS_CUDA_EMULATOR
-  emulator::load_matrices(r, row, kTransposed);
+  emulator::load_matrices(r, reinterpret_cast<const void*>(row), kTransposed);
 #else
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   if constexpr (kTransposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
   } else {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(address)
+                 : "r"(row)
                  : "memory");
   }
 #endif
 }
 
 /// Starts a copy of 16 bytes from device to shared memory; zeros, and no read, unless `valid`.
-__device__ inline void copy_async_16(void* to, const void* from, bool valid) {
+__device__ inline void copy_async_16(SharedAddress to, const void* from, bool valid) {
 #ifdef HYDRAULIS_CUDA_EMULATOR
-  emulator::start_async_copy(to, from, 16, valid ? 16 : 0);
+  emulator::start_async_copy(reinterpret_cast<void*>(to), from, 16, valid ? 16 : 0);
 #else
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
   const int bytes = valid ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
-               : "r"(address), "l"(from), "r"(bytes)
+               : "r"(to), "l"(from), "r"(bytes)
                : "memory");
 #endif
 }

@@ -61,6 +61,10 @@ struct Thread {
   std::deque<std::vector<AsyncCopy>> groups;
 };
 
+struct alignas(1024) SharedMemory {
+  char bytes[kSharedBytes];
+};
+
 struct Block {
   const Launch* launch = nullptr;
   std::vector<std::unique_ptr<Thread>> threads;  // of the largest block so far
@@ -70,7 +74,7 @@ struct Block {
   std::uint32_t first_tick = 0;
   std::uint32_t barrier_tick = 0;
   std::array<std::uint32_t, 32> warp_ticks{};
-  std::unique_ptr<char[]> shared_memory{new char[kSharedBytes]};
+  std::unique_ptr<SharedMemory> shared_memory = std::make_unique<SharedMemory>();
   std::size_t shared_used = 0;
   std::map<const void*, Region> shared;  // by key
   std::array<Region*, 4> recent{};       // device memory that was touched last
@@ -90,7 +94,7 @@ Region& add_shared(const void* key, const std::string& name, std::size_t bytes,
   const std::size_t begin = (b.shared_used + alignment - 1) / alignment * alignment;
   if (begin + bytes + kSharedGap > kSharedBytes) fail("more shared memory than any device has");
   Region region;
-  region.begin = b.shared_memory.get() + begin;
+  region.begin = b.shared_memory->bytes + begin;
   region.bytes = bytes;
   region.shared = true;
   region.name = name;
@@ -169,7 +173,7 @@ void run_block(const Launch& launch) {
   b.shared_used = kSharedGap;
   b.recent = {};
 #ifdef __SANITIZE_ADDRESS__
-  __asan_poison_memory_region(b.shared_memory.get(), kSharedBytes);
+  __asan_poison_memory_region(b.shared_memory->bytes, kSharedBytes);
 #endif
   if (launch.shared_bytes > 0) {
     add_shared(nullptr, "dynamic shared memory", launch.shared_bytes, 1024);
@@ -225,7 +229,7 @@ bool within(const void* address, const void* begin, std::size_t bytes) {
 
 Region* find_region(const void* address) {
   Block& b = block();
-  if (within(address, b.shared_memory.get(), kSharedBytes)) {
+  if (within(address, b.shared_memory->bytes, kSharedBytes)) {
     for (auto& [key, region] : b.shared) {
       if (region.holds(address)) return &region;
     }

@@ -12,6 +12,7 @@ using hydraulis::cuda::commit_copies;
 using hydraulis::cuda::copy_async_16;
 using hydraulis::cuda::load_matrices;
 using hydraulis::cuda::mma_16x8x16;
+using hydraulis::cuda::shared_address;
 using hydraulis::cuda::wait_for_copies;
 using testing::HasSubstr;
 
@@ -76,7 +77,7 @@ __global__ void fragments(const std::uint16_t* from, std::uint32_t* to) {
   for (unsigned i = threadIdx.x; i < 256; i += 32) kept[i] = from[i];
   __syncthreads();
   std::uint32_t r[4];
-  load_matrices<kTransposed>(r, kept + threadIdx.x * 8);
+  load_matrices<kTransposed>(r, shared_address(kept + threadIdx.x * 8));
   for (unsigned m = 0; m < 4; ++m) to[threadIdx.x * 4 + m] = r[m];
 }
 
@@ -111,7 +112,7 @@ template <Planted kPlanted>
 __global__ void staged(const float* from, float* to) {
   HYDRAULIS_SHARED(float, kept, 128);
   const unsigned t = threadIdx.x;
-  copy_async_16(kept + 4 * t, from + 4 * t, t < 31);  // zeros for the last
+  copy_async_16(shared_address(kept + 4 * t), from + 4 * t, t < 31);  // zeros for the last
   if (kPlanted != Planted::no_commit) commit_copies();
   if (kPlanted == Planted::overwritten) kept[4 * t] = 0;
   if (kPlanted != Planted::no_wait) wait_for_copies<0>();
@@ -144,9 +145,9 @@ TEST(TensorCore, AsynchronousCopies) {
 
 __global__ void two_groups(const float* from, float* to) {
   HYDRAULIS_SHARED(float, kept, 8);
-  copy_async_16(kept, from, true);
+  copy_async_16(shared_address(kept), from, true);
   commit_copies();
-  copy_async_16(kept + 4, from + 4, true);
+  copy_async_16(shared_address(kept + 4), from + 4, true);
   commit_copies();
   wait_for_copies<1>();
   to[0] = kept[3];  // of the first group, which is there
