@@ -54,13 +54,20 @@ std::vector<const TimelineEvent*> sorted(const Timeline& timeline, const char* w
 
 using EventSpan = std::span<const TimelineEvent* const>;
 
-/// The part of sorted events that is of one iteration.
-std::map<int, EventSpan> by_iteration(const std::vector<const TimelineEvent*>& events) {
-  std::map<int, EventSpan> result;
+/// One iteration of a timeline.
+struct Iteration {
+  EventSpan events;     ///< by stage and instruction
+  int first_track = 0;  ///< of its strategy's stages
+};
+
+/// The parts of sorted events that are of one iteration each.
+std::map<int, Iteration> by_iteration(const std::vector<const TimelineEvent*>& events) {
+  std::map<int, Iteration> result;
   std::size_t begin = 0;
   for (std::size_t i = 1; i <= events.size(); ++i) {
     if (i < events.size() && events[i]->iteration == events[begin]->iteration) continue;
-    result[events[begin]->iteration] = EventSpan(events).subspan(begin, i - begin);
+    result[events[begin]->iteration] = {EventSpan(events).subspan(begin, i - begin),
+                                        events[begin]->stage};
     begin = i;
   }
   return result;
@@ -72,41 +79,41 @@ std::string text(const TimelineEvent& event) {
   return result;
 }
 
-/// Throws for the first instruction that only one of them has or that is another one.
-void expect_same_program(EventSpan predicted, EventSpan measured) {
-  const std::size_t count = std::max(predicted.size(), measured.size());
+/// Throws for the first stage or instruction that only one of them has or that is another one.
+void expect_same_program(const Timeline& predicted_timeline, const Iteration& predicted,
+                         const Timeline& measured_timeline, const Iteration& measured) {
+  const std::size_t count = std::max(predicted.events.size(), measured.events.size());
   for (std::size_t i = 0; i < count; ++i) {
-    const TimelineEvent* p = i < predicted.size() ? predicted[i] : nullptr;
-    const TimelineEvent* m = i < measured.size() ? measured[i] : nullptr;
-    const auto place = [](const TimelineEvent* e) { return std::pair(e->stage, e->instruction); };
-    if (p != nullptr && m != nullptr && place(p) == place(m)) {
+    const TimelineEvent* p = i < predicted.events.size() ? predicted.events[i] : nullptr;
+    const TimelineEvent* m = i < measured.events.size() ? measured.events[i] : nullptr;
+    const auto place = [](const TimelineEvent* e, const Iteration& of) {
+      return std::pair(e->stage - of.first_track, e->instruction);
+    };
+    if (p != nullptr && m != nullptr && place(p, predicted) == place(m, measured)) {
+      const TimelineTrack& p_track = predicted_timeline.tracks.at(p->stage);
+      const TimelineTrack& m_track = measured_timeline.tracks.at(m->stage);
+      if (p_track.scheme != m_track.scheme || p_track.pipeline != m_track.pipeline) {
+        throw InputError(
+            "the timelines are of different programs: in iteration {} stage {} is of pipeline {} "
+            "with scheme {} in the predicted one and of pipeline {} with scheme {} in the measured "
+            "one",
+            m->iteration, place(m, measured).first, p_track.pipeline, p_track.scheme,
+            m_track.pipeline, m_track.scheme);
+      }
       if (p->op == m->op && p->micro_batch == m->micro_batch && p->stream == m->stream) continue;
       throw InputError(
           "the timelines are of different programs: iteration {}, stage {}, instruction {} is {} "
           "in the predicted one and {} in the measured one",
-          m->iteration, m->stage, m->instruction, text(*p), text(*m));
+          m->iteration, place(m, measured).first, m->instruction, text(*p), text(*m));
     }
-    const bool only_predicted = m == nullptr || (p != nullptr && place(p) < place(m));
+    const bool only_predicted =
+        m == nullptr || (p != nullptr && place(p, predicted) < place(m, measured));
     const TimelineEvent& only = only_predicted ? *p : *m;
     throw InputError(
         "the timelines are of different programs: iteration {}, stage {}, instruction {} ({}) is "
         "only in the {} one",
-        only.iteration, only.stage, only.instruction, text(only),
-        only_predicted ? "predicted" : "measured");
-  }
-}
-
-void expect_same_schemes(const Timeline& predicted, const Timeline& measured) {
-  // Runs with several strategies have the tracks of one of them.
-  if (predicted.tracks.size() != measured.tracks.size()) return;
-  for (std::size_t s = 0; s < predicted.tracks.size(); ++s) {
-    const TimelineTrack& p = predicted.tracks[s];
-    const TimelineTrack& m = measured.tracks[s];
-    if (p.scheme == m.scheme && p.pipeline == m.pipeline) continue;
-    throw InputError(
-        "the timelines are of different programs: stage {} is of pipeline {} with scheme {} in the "
-        "predicted one and of pipeline {} with scheme {} in the measured one",
-        s, p.pipeline, p.scheme, m.pipeline, m.scheme);
+        only.iteration, place(&only, only_predicted ? predicted : measured).first, only.instruction,
+        text(only), only_predicted ? "predicted" : "measured");
   }
 }
 
@@ -208,7 +215,7 @@ class Comparison {
   std::map<std::pair<int, std::string>, Cause> causes_;
 };
 
-std::string range(const std::map<int, EventSpan>& iterations) {
+std::string range(const std::map<int, Iteration>& iterations) {
   if (iterations.empty()) return "none";
   return fmt::format("{} to {}", iterations.begin()->first, iterations.rbegin()->first);
 }
@@ -237,14 +244,15 @@ TimelineDifference diff(const Timeline& predicted, const Timeline& measured,
   const auto measured_events = sorted(measured, "measured", without);
   const auto predicted_iterations = by_iteration(predicted_events);
   const auto measured_iterations = by_iteration(measured_events);
-  expect_same_schemes(predicted, measured);
   Comparison comparison(measured);
   int common = 0;
   for (const auto& [iteration, measured_part] : measured_iterations) {
     const auto found = predicted_iterations.find(iteration - offset);
     if (found == predicted_iterations.end()) continue;
-    expect_same_program(found->second, measured_part);
-    if (++common > options.skip) comparison.add_iteration(found->second, measured_part);
+    expect_same_program(predicted, found->second, measured, measured_part);
+    if (++common > options.skip) {
+      comparison.add_iteration(found->second.events, measured_part.events);
+    }
   }
   if (common == 0) {
     throw InputError(

@@ -92,9 +92,7 @@ void TimelineCollector::add(const Backend& backend, const Program& program,
   }
   const std::vector<std::string> all = gather_texts(backend, events.dump());
   if (rank != 0) return;
-  // A timeline has one set of tracks: that of the first strategy recorded.
-  std::vector<TimelineTrack> tracks = timeline_tracks(program);
-  if (timeline_.tracks.size() < tracks.size()) timeline_.tracks = std::move(tracks);
+  const int first_track = add_tracks(timeline_.tracks, program);
   // Iterations follow one another.
   double begin = 0;
   for (const TimelineEvent& event : timeline_.events) begin = std::max(begin, event.end_seconds);
@@ -102,7 +100,7 @@ void TimelineCollector::add(const Backend& backend, const Program& program,
     for (const Json& e : Json::parse(text)) {
       TimelineEvent event;
       event.iteration = e[0].get<int>();
-      event.stage = e[1].get<int>();
+      event.stage = first_track + e[1].get<int>();
       event.instruction = e[2].get<int>();
       event.op = static_cast<Op>(e[3].get<int>());
       event.stream = static_cast<StreamKind>(e[4].get<int>());

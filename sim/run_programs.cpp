@@ -109,10 +109,9 @@ ProgramRun simulate_programs(const std::vector<StepProgram>& programs, const Cos
     Timeline timeline = make_timeline(one.program, one.replay, step.step);
     run.timeline.origin = timeline.origin;
     run.timeline.model_name = timeline.model_name;
-    if (timeline.tracks.size() > run.timeline.tracks.size()) {
-      run.timeline.tracks = std::move(timeline.tracks);
-    }
+    const int first_track = add_tracks(run.timeline.tracks, one.program);
     for (TimelineEvent& event : timeline.events) {
+      event.stage += first_track;
       event.start_seconds += start;
       event.end_seconds += start;
       run.timeline.events.push_back(event);

@@ -19,6 +19,15 @@ std::vector<TimelineTrack> timeline_tracks(const Program& program) {
   return tracks;
 }
 
+int add_tracks(std::vector<TimelineTrack>& tracks, const Program& program) {
+  const std::vector<TimelineTrack> wanted = timeline_tracks(program);
+  auto found = std::search(tracks.begin(), tracks.end(), wanted.begin(), wanted.end());
+  if (found == tracks.end() && !wanted.empty()) {
+    found = tracks.insert(tracks.end(), wanted.begin(), wanted.end());
+  }
+  return static_cast<int>(found - tracks.begin());
+}
+
 namespace detail {
 namespace {
 

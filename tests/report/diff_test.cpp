@@ -139,7 +139,8 @@ TEST(Diff, OtherProgramsAreRefusedAtTheFirstInstructionThatDiffers) {
   expect_part(refusal(other, predicted), "is only in the measured one");
   other = timeline("measured", 1, 2);
   other.tracks[1].scheme = "(1,2,2)";
-  expect_part(refusal(predicted, other), "stage 1 is of pipeline 0 with scheme (1,1,2)");
+  expect_part(refusal(predicted, other),
+              "iteration 0 stage 1 is of pipeline 0 with scheme (1,1,2)");
 }
 
 // The runtime's timelines end with the reduction of gradients.
@@ -175,6 +176,28 @@ TEST(Diff, AnOffsetLaysIterationsSideBySide) {
   ASSERT_EQ(found.iterations.size(), 1u);
   EXPECT_EQ(found.iterations[0].iteration, 5);
   EXPECT_NEAR(found.iterations[0].error(), -0.125, kNear);
+}
+
+// Strategies that change have tracks of their own; a prediction of one iteration has only those.
+TEST(Diff, StrategiesThatChangeAreLaidSideBySide) {
+  Timeline measured = timeline("measured", 1, 2);
+  measured.tracks.push_back({0, 0, "(1,1,1)", {0}});
+  measured.tracks.push_back({1, 0, "(1,1,1)", {1}});
+  add(measured, 2, 2, 0, Op::forward, StreamKind::compute, 0, 20, 22);
+  add(measured, 2, 3, 0, Op::forward, StreamKind::compute, 0, 20, 23);
+  Timeline predicted = measured;
+  predicted.origin = "simulated";
+  const TimelineDifference all = diff(predicted, measured);
+  EXPECT_EQ(all.iterations.size(), 3u);
+  EXPECT_EQ(named(all.by_micro_batch, "1/0").measured_seconds, 3);
+  predicted.tracks.erase(predicted.tracks.begin(), predicted.tracks.begin() + 2);
+  predicted.events.erase(predicted.events.begin(), predicted.events.end() - 2);
+  for (TimelineEvent& event : predicted.events) event.stage -= 2;
+  const TimelineDifference one = diff(predicted, measured);
+  ASSERT_EQ(one.iterations.size(), 1u);
+  EXPECT_EQ(one.iterations[0].error(), 0);
+  predicted.tracks[1].scheme = "(1,2,1)";
+  expect_part(refusal(predicted, measured), "iteration 2 stage 1 is of pipeline 1");
 }
 
 TEST(Diff, SkipsWarmUp) {
