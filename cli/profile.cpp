@@ -160,7 +160,7 @@ void measure_on_ranks(const MeasureOptions& options, const ProfilerSettings& set
       describe_machine(job.bench, hosts_of_ranks(job.bench), settings.backend);
   together(world, [&] {
     if (!is_first) return;
-    AtomicFile(options.output);  // that it can be written shows now, not after an hour
+    const AtomicFile writable(options.output);  // else it would show after an hour
     if (!options.resume || !std::filesystem::exists(options.output)) return;
     standing = read_operator_profile(options.output);
     check_resumable(standing, machine, job.bench.type, options.output);

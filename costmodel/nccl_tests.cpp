@@ -324,7 +324,9 @@ void add_imported(const NcclTestsResult& result, const std::string& source,
   profile.notes.push_back(fmt::format("collectives of {}: nccl-tests, sizes in total, {} points{}",
                                       source, result.samples.size(),
                                       result.version.empty() ? "" : " (" + result.version + ")"));
-  for (const std::string& text : result.notes) profile.notes.push_back(source + ": " + text);
+  for (const std::string& text : result.notes) {
+    profile.notes.push_back(fmt::format("{}: {}", source, text));
+  }
   MachineDescription& machine = profile.machine;
   if (machine.device.empty()) {
     machine.device = result.device.empty() ? "unknown" : result.device;

@@ -1,9 +1,8 @@
 #include "costmodel/profiler/bench.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 #include "base/random.h"
 

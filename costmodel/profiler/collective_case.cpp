@@ -11,7 +11,7 @@ namespace {
 /// single precision.
 double value_of(int rank, std::int64_t place) {
   constexpr std::int64_t kRange = 61;
-  return static_cast<double>((place * 7 + rank * 13) % kRange);
+  return static_cast<double>((place * 7 + std::int64_t{rank} * 13) % kRange);
 }
 
 }  // namespace

@@ -214,8 +214,8 @@ class Profiling {
     }
     for (const Collective operation : operations(shape)) {
       std::int64_t reached = 0;
-      for (std::size_t i = 0; i < sizes.size(); ++i) {
-        const std::int64_t bytes = divisible_bytes(sizes[i], shape.ranks, bench_.type);
+      for (const std::int64_t size : sizes) {
+        const std::int64_t bytes = divisible_bytes(size, shape.ranks, bench_.type);
         if (bytes == reached) continue;
         if (!measure_collective(group.get(), shape, operation, bytes, reached)) break;
         reached = bytes;
