@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/packs.h"
 
@@ -47,10 +48,22 @@ void require_pairs(std::initializer_list<ConstMatrix> matrices) {
 
 class CudaCompute : public Compute {
  public:
-  explicit CudaCompute(CudaDevice& device) : device_(device) {}
+  explicit CudaCompute(CudaDevice& device) : device_(device), gemm_(device) {}
 
-  void gemm(bool, bool, double, ConstMatrix, ConstMatrix, double, Matrix, Stream&) override {
-    throw std::logic_error("the CUDA backend has no gemm yet");
+  void gemm(bool transpose_a, bool transpose_b, double alpha, ConstMatrix a, ConstMatrix b,
+            double beta, Matrix c, Stream& stream) override {
+    require_types(a.type, {b});
+    require_gradient(a.type, c);
+    const std::int64_t depth = transpose_a ? a.rows : a.columns;
+    require_shape(a, transpose_a ? depth : c.rows, transpose_a ? c.rows : depth, "gemm's a");
+    require_shape(b, transpose_b ? c.columns : depth, transpose_b ? depth : c.columns, "gemm's b");
+    require_shape(c, c.rows, c.columns, "gemm's c");
+    if (c.elements() == 0) return;
+    if (depth == 0) {
+      cuda::scale(beta, c, device_.use(stream, {c.data}));
+    } else {
+      gemm_.run(transpose_a, transpose_b, alpha, a, b, beta, c, stream);
+    }
   }
 
   void rms_norm(ConstMatrix x, ConstMatrix weight, double epsilon, Matrix y, Matrix inverse_rms,
@@ -318,6 +331,7 @@ class CudaCompute : public Compute {
   }
 
   CudaDevice& device_;
+  Gemm gemm_;
 };
 
 }  // namespace

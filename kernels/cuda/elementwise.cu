@@ -42,6 +42,22 @@ struct AddScaled {
   }
 };
 
+template <typename T>
+struct Scale {
+  float factor;
+  View<T> y;
+  template <int kCount>
+  __device__ void at(std::int64_t row, std::int64_t column) const {
+    Floats<kCount> values = {};
+    if (factor != 0.0F) {
+      values = load<kCount>(y.row(row) + column);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) values.value[i] *= factor;
+    }
+    store(y.row(row) + column, values);
+  }
+};
+
 template <typename From, typename To>
 struct Convert {
   View<const From> from;
@@ -97,6 +113,14 @@ void add_scaled(double scale, ConstMatrix x, Matrix y, cudaStream_t stream) {
     with_packs(packs(8, y.columns, {x, y}), [&]<int kCount>() {
       map<kCount>(AddScaled<T>{static_cast<float>(scale), view<T>(x), view<T>(y)}, y.rows,
                   y.columns, stream);
+    });
+  });
+}
+
+void scale(double factor, Matrix y, cudaStream_t stream) {
+  with_type(y.type, [&]<typename T>() {
+    with_packs(packs(8, y.columns, {y}), [&]<int kCount>() {
+      map<kCount>(Scale<T>{static_cast<float>(factor), view<T>(y)}, y.rows, y.columns, stream);
     });
   });
 }

@@ -16,6 +16,8 @@ namespace hydraulis::cuda {
 // elementwise.cu
 void add(ConstMatrix a, ConstMatrix b, Matrix out, cudaStream_t stream);
 void add_scaled(double scale, ConstMatrix x, Matrix y, cudaStream_t stream);
+/// y = factor·y, and 0 without reading y where factor is 0.
+void scale(double factor, Matrix y, cudaStream_t stream);
 void convert(ConstMatrix from, Matrix to, cudaStream_t stream);
 std::int64_t sum_squares_workspace_bytes();
 /// Where in the workspace the sum will stand.

@@ -233,6 +233,13 @@ std::string note_access(Region& region, const void* address, std::size_t bytes, 
   return wrong;
 }
 
+bool touch_device(const void* address, std::size_t bytes, AccessKind kind, const std::string& who) {
+  std::string wrong = wrong_with(address, bytes);
+  if (wrong.empty()) wrong = note_access(*find_device_region(address), address, bytes, kind, {});
+  if (!wrong.empty()) report(wrong + " (" + who + ")");
+  return wrong.empty();
+}
+
 void set_state(Region& region, const void* address, std::size_t bytes, ByteState state) {
   if (!kShadow) return;
   const auto offset = static_cast<const char*>(address) - region.begin;

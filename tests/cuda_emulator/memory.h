@@ -83,6 +83,8 @@ std::string note_access(Region& region, const void* address, std::size_t bytes, 
                         const Position& position);
 /// The same for what a copy reads, which need not have been written.
 std::string note_copied(Region& region, const void* address, std::size_t bytes);
+/// An access by work that is no kernel of ours; what is wrong is reported, and then it is false.
+bool touch_device(const void* address, std::size_t bytes, AccessKind kind, const std::string& who);
 /// The bytes are now what the accessor wrote, unwritten, or on their way.
 void set_state(Region& region, const void* address, std::size_t bytes, ByteState state);
 /// Copies what is known of the bytes along with them.

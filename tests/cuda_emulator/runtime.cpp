@@ -21,6 +21,7 @@ struct CUmemPoolHandle_st {
 
 namespace {
 
+using emulator::AccessKind;
 using emulator::lock;
 using Guard = std::lock_guard<std::recursive_mutex>;
 
@@ -59,16 +60,11 @@ cudaError_t remember(cudaError_t error) {
 
 cudaError_t state() { return emulator::faulty() ? cudaErrorLaunchFailure : cudaSuccess; }
 
-/// A copy's view of device memory; false when it is wrong, which is reported.
-bool operate_on(const void* memory, std::size_t bytes, emulator::AccessKind kind,
-                const char* name) {
+/// What a copy reads need not have been written: rows are copied with what lies between them.
+bool copy_reads(const void* memory, std::size_t bytes, const char* name) {
   std::string wrong = emulator::wrong_with(memory, bytes);
-  // What is copied need not have been written: rows are copied with what lies between them.
-  emulator::Region* region = emulator::find_device_region(memory);
-  if (wrong.empty() && kind == emulator::AccessKind::write) {
-    wrong = emulator::note_access(*region, memory, bytes, kind, {});
-  } else if (wrong.empty()) {
-    wrong = emulator::note_copied(*region, memory, bytes);
+  if (wrong.empty()) {
+    wrong = emulator::note_copied(*emulator::find_device_region(memory), memory, bytes);
   }
   if (!wrong.empty()) emulator::report(wrong + " (" + name + ")");
   return wrong.empty();
@@ -310,7 +306,6 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const Guard guard(lock());
   if (!emulator::known(stream)) return remember(cudaErrorInvalidResourceHandle);
   if (bytes == 0) return state();
-  using emulator::AccessKind;
   switch (kind) {
     case cudaMemcpyHostToDevice: {
       std::shared_ptr<std::vector<char>> staged;
@@ -319,21 +314,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
         staged = std::make_shared<std::vector<char>>(bytes_begin, bytes_begin + bytes);
       }
       emulator::enqueue(*stream, "a copy to the device", [=] {
-        if (!operate_on(to, bytes, AccessKind::write, "copy to the device")) return;
+        if (!emulator::touch_device(to, bytes, AccessKind::write, "copy to the device")) return;
         std::memcpy(to, staged ? staged->data() : from, bytes);
       });
       break;
     }
     case cudaMemcpyDeviceToHost:
       emulator::enqueue(*stream, "a copy to the host", [=] {
-        if (!operate_on(from, bytes, AccessKind::read, "copy to the host")) return;
+        if (!copy_reads(from, bytes, "copy to the host")) return;
         std::memcpy(to, from, bytes);
       });
       break;
     case cudaMemcpyDeviceToDevice:
       emulator::enqueue(*stream, "a copy on the device", [=] {
-        if (!operate_on(from, bytes, AccessKind::read, "copy on the device")) return;
-        if (!operate_on(to, bytes, AccessKind::write, "copy on the device")) return;
+        if (!copy_reads(from, bytes, "copy on the device")) return;
+        if (!emulator::touch_device(to, bytes, AccessKind::write, "copy on the device")) return;
         std::memcpy(to, from, bytes);
         emulator::copy_states(from, to, bytes);
       });
@@ -347,7 +342,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
   if (!emulator::known(stream)) return remember(cudaErrorInvalidResourceHandle);
   if (bytes == 0) return state();
   emulator::enqueue(*stream, "cudaMemsetAsync", [=] {
-    if (!operate_on(memory, bytes, emulator::AccessKind::write, "cudaMemsetAsync")) return;
+    if (!emulator::touch_device(memory, bytes, AccessKind::write, "cudaMemsetAsync")) return;
     std::memset(memory, value, bytes);
   });
   return state();

@@ -43,6 +43,7 @@ TEST(CudaDevice, RefusesWhatDoesNotFitAndSaysWhatWould) {
   EXPECT_THROW(device->allocate(-1), InfeasibleError);
 }
 
+#ifdef HYDRAULIS_CUDA_EMULATOR
 TEST(CudaDevice, RefusesWhatTheMachineDoesNotHave) {
   const std::size_t before = emulator::device_bytes();
   const auto device = cuda::make_device(0);
@@ -51,9 +52,10 @@ TEST(CudaDevice, RefusesWhatTheMachineDoesNotHave) {
   device->release(device->allocate(4096));
   emulator::set_device_bytes(before);
 }
+#endif
 
 TEST(CudaDevice, ThereAreOnlySoMany) {
-  EXPECT_THROW(cuda::make_device(1), InputError);
+  EXPECT_THROW(cuda::make_device(1000), InputError);
   EXPECT_THROW(cuda::make_device(-1), InputError);
 }
 
@@ -116,6 +118,7 @@ TEST(CudaDevice, EventsOrderStreams) {
   EXPECT_EQ(emulator::take_fault(), "");
 }
 
+#ifdef HYDRAULIS_CUDA_EMULATOR
 TEST(CudaDevice, AMissingEventIsFound) {
   const std::string fault = emulator::fault_of([] {
     const CudaBackend gpu(0);
@@ -135,6 +138,7 @@ TEST(CudaDevice, AMissingEventIsFound) {
     EXPECT_THAT(fault, HasSubstr("missing dependency"));
   }
 }
+#endif
 
 // A block goes back while another stream still works on it, and the next block takes its place.
 TEST(CudaDevice, ReleaseNeedsNoWaiting) {
@@ -154,6 +158,7 @@ TEST(CudaDevice, ReleaseNeedsNoWaiting) {
   EXPECT_EQ(emulator::take_fault(), "");
 }
 
+#ifdef HYDRAULIS_CUDA_EMULATOR
 TEST(CudaDevice, AFailedKernelIsToldByWhoWaits) {
   if (!emulator::kShadow) GTEST_SKIP() << "the address sanitizer would end the program";
   const CudaBackend gpu(0);
@@ -164,6 +169,7 @@ TEST(CudaDevice, AFailedKernelIsToldByWhoWaits) {
   EXPECT_THROW(gpu.device->synchronize(*gpu.stream), cuda::CudaError);
   EXPECT_NE(emulator::take_fault(), "");
 }
+#endif
 
 }  // namespace
 }  // namespace hydraulis
