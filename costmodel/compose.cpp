@@ -78,6 +78,8 @@ double seconds_of(const Work& work, const OperatorFits& fits, const ClusterSpec&
                                                         static_cast<double>(collective.bytes), use);
     (collective.beside_attention ? beside : seconds) += one;
   }
+  // Processes move their messages with the core that computes.
+  if (cluster.cores_per_node > 0) return seconds + beside;
   return seconds + std::max(0.0, beside - attention);
 }
 
@@ -211,6 +213,24 @@ std::string tensor_problem(const ModelSpec& model, const ClusterSpec& cluster, i
   return tensor_parallel_problem(model, tp);
 }
 
+void multiply(StageCost& cost, double factor) {
+  cost.a *= factor;
+  cost.b *= factor;
+  cost.c *= factor;
+}
+
+/// The parts as runs with this scheme have shown them.
+StageParts corrected(StageParts parts, const OperatorProfile& profile, const Scheme& scheme) {
+  const std::string name = to_string(scheme);
+  const double forward = correction(profile, CorrectedTime::forward, name);
+  const double backward = correction(profile, CorrectedTime::backward, name);
+  for (StageParts::Part* part : {&parts.layer, &parts.stage, &parts.first, &parts.last}) {
+    multiply(part->forward, forward);
+    multiply(part->backward, backward);
+  }
+  return parts;
+}
+
 /// A few sentences of a kind, and how many more there are.
 void add_some(std::vector<std::string>& lines, const std::vector<std::string>& more) {
   for (std::size_t i = 0; i < more.size(); ++i) {
@@ -293,7 +313,7 @@ Profile compose_profile(std::shared_ptr<const MeasuredOperators> operators, cons
         for (const int pp : kPipelineDegrees) {
           scheme.pp = pp;
           if (pp > model.layers || scheme.devices() > cluster.devices()) continue;
-          SchemeCoefficients row{scheme, 0, 0, 0, parts};
+          SchemeCoefficients row{scheme, 0, 0, 0, corrected(parts, operators->profile, scheme)};
           CostModel alone;
           alone.model = model;
           alone.profile.schemes.push_back(row);
@@ -323,6 +343,10 @@ Profile compose_profile(std::shared_ptr<const MeasuredOperators> operators, cons
       "stage times are composed from operators; as a·Σs² + b·Σs + c a layer is off by {:.1f} % on "
       "average and {:.1f} % at most over micro-batches of up to {:.0f} tokens a device",
       100 * composer.mean_error(), 100 * composer.max_error(), composer.most_tokens()));
+  if (!operators->profile.corrections.empty()) {
+    profile.limits.push_back(fmt::format("{} times are corrected by runs that were measured",
+                                         operators->profile.corrections.size()));
+  }
   profile.limits.push_back(fmt::format(
       "measured up to {:.0f} tokens a device and sequences of {:.0f} tokens: beyond, times are "
       "extrapolated in the same form",

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "costmodel/scheme.h"
 
 namespace hydraulis {
 namespace {
@@ -36,6 +37,9 @@ constexpr std::array<const char*, kCollectives> kCollectiveNames = {
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send"};
 constexpr std::array<const char*, kCopyDirections> kDirectionNames = {
     "host_to_device", "device_to_host", "device_to_device"};
+constexpr std::array<const char*, kCorrectedTimes> kCorrectedNames = {
+    "forward",          "backward",      "gather_parameters",
+    "reduce_gradients", "gradient_norm", "optimizer_step"};
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 48;
 
@@ -115,6 +119,9 @@ const char* to_string(Collective operation) {
 const char* to_string(CopyDirection direction) {
   return kDirectionNames.at(static_cast<std::size_t>(direction));
 }
+const char* to_string(CorrectedTime time) {
+  return kCorrectedNames.at(static_cast<std::size_t>(time));
+}
 
 Kernel parse_kernel(std::string_view text, const std::string& where) {
   return parse<Kernel>(kKernelNames, text, where);
@@ -124,6 +131,17 @@ Collective parse_collective(std::string_view text, const std::string& where) {
 }
 CopyDirection parse_copy_direction(std::string_view text, const std::string& where) {
   return parse<CopyDirection>(kDirectionNames, text, where);
+}
+
+CorrectedTime parse_corrected_time(std::string_view text, const std::string& where) {
+  return parse<CorrectedTime>(kCorrectedNames, text, where);
+}
+
+double correction(const OperatorProfile& profile, CorrectedTime time, const std::string& scheme) {
+  for (const Correction& known : profile.corrections) {
+    if (known.time == time && known.scheme == scheme) return known.factor;
+  }
+  return 1;
 }
 
 std::string to_string(const KernelShape& shape) {
@@ -167,6 +185,12 @@ void check_operator_profile(const OperatorProfile& profile, const std::string& w
     check.size("rank", profile.ranks[i].rank, 0);
     check.number("flops", profile.ranks[i].flops, true);
     check.number("copy_bytes_per_second", profile.ranks[i].copy_bytes_per_second, true);
+  }
+  for (std::size_t i = 0; i < profile.corrections.size(); ++i) {
+    const RowCheck check{where, fmt::format("corrections[{}]", i)};
+    check.number("factor", profile.corrections[i].factor, true);
+    const std::string& scheme = profile.corrections[i].scheme;
+    if (!scheme.empty()) parse_scheme(scheme, fmt::format("{}: corrections[{}]", where, i));
   }
   const RowCheck machine{where, "machine"};
   const MachineDescription& of = profile.machine;

@@ -142,6 +142,24 @@ struct ExcludedPoint {
   std::string reason;  ///< "2 values differ from the sum"
 };
 
+/// Times of whole instructions that runs were seen to take otherwise than composed.
+enum class CorrectedTime : std::uint8_t {
+  forward,
+  backward,
+  gather_parameters,
+  reduce_gradients,
+  gradient_norm,
+  optimizer_step,
+};
+inline constexpr int kCorrectedTimes = static_cast<int>(CorrectedTime::optimizer_step) + 1;
+
+/// What a time is multiplied by: measured over predicted (`hydraulis diff --refit`).
+struct Correction {
+  CorrectedTime time = CorrectedTime::forward;
+  std::string scheme;  ///< forward and backward: "(1,2,1)"; others: empty
+  double factor = 1;
+};
+
 /// Raw measurements of a machine: plain data, filled by the profiler or an importer. Fits are made
 /// from it (costmodel/fit.h) and stored beside it.
 struct OperatorProfile {
@@ -155,6 +173,7 @@ struct OperatorProfile {
   std::vector<RankSpeed> ranks;  ///< may be empty
   std::vector<ExcludedPoint> excluded;
   std::vector<std::string> notes;  ///< what people should know: clocks, spread, what was skipped
+  std::vector<Correction> corrections = {};  ///< one a time and scheme
 };
 
 /// Whether the kernel's time depends on sequence lengths (heads, kv_heads and head_dim are set).
@@ -163,12 +182,18 @@ bool is_attention(Kernel kernel);
 const char* to_string(Kernel kernel);
 const char* to_string(Collective operation);
 const char* to_string(CopyDirection direction);
+const char* to_string(CorrectedTime time);
 /// The inverse; throws InputError naming `where` and what is known.
 Kernel parse_kernel(std::string_view text, const std::string& where);
 Collective parse_collective(std::string_view text, const std::string& where);
 CopyDirection parse_copy_direction(std::string_view text, const std::string& where);
+CorrectedTime parse_corrected_time(std::string_view text, const std::string& where);
 /// "gemm_forward 512→1536", "attention 8/8 heads of 64", "rms_norm of 512".
 std::string to_string(const KernelShape& shape);
+
+/// The factor of a time, 1 where nothing is known.
+double correction(const OperatorProfile& profile, CorrectedTime time,
+                  const std::string& scheme = "");
 
 /// Throws InputError naming the field ("kernels[3].time.median_seconds") when a number is not
 /// finite, negative, or a size that cannot be; `where` names the file.

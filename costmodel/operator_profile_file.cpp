@@ -307,6 +307,27 @@ std::vector<RankSpeed> read_ranks(const Hdf5File& file, const std::string& where
   return rows;
 }
 
+void write_corrections(Hdf5File& file, const std::vector<Correction>& rows) {
+  TableWriter table(file, "/corrections");
+  table.texts("time", rows, [](const Correction& r) { return to_string(r.time); });
+  table.texts("scheme", rows, [](const Correction& r) { return r.scheme; });
+  table.numbers("factor", "measured over predicted", rows,
+                [](const Correction& r) { return r.factor; });
+}
+
+std::vector<Correction> read_corrections(const Hdf5File& file, const std::string& where) {
+  const TableReader table(file, where, "/corrections", "factor");
+  std::vector<Correction> rows(table.rows());
+  const auto time = table.texts("time");
+  const auto scheme = table.texts("scheme");
+  const auto factor = table.numbers("factor");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = {parse_corrected_time(time[i], where + ": " + table.at("time")), scheme[i],
+               factor[i]};
+  }
+  return rows;
+}
+
 template <typename Rows>
 void write_quality(TableWriter& table, const Rows& rows) {
   table.numbers("latency", "value at 0, in the units of the pieces", rows,
@@ -404,6 +425,7 @@ void write_operator_profile(const OperatorProfile& profile, const std::filesyste
     table.texts("reason", profile.excluded, [](const ExcludedPoint& r) { return r.reason; });
   }
   file.write_texts("/notes", profile.notes);
+  if (!profile.corrections.empty()) write_corrections(file, profile.corrections);
   write_fits(file, fits);
   file.close();
   target.commit();
@@ -433,6 +455,7 @@ OperatorProfile read_operator_profile(const std::filesystem::path& path) {
   }
   for (std::size_t i = 0; i < what.size(); ++i) profile.excluded.push_back({what[i], reason[i]});
   profile.notes = file.read_texts("/notes");
+  if (file.exists("/corrections")) profile.corrections = read_corrections(file, where);
   check_operator_profile(profile, where);
   return profile;
 }
