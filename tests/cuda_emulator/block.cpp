@@ -18,6 +18,7 @@
 #include "tests/cuda_emulator/faults.h"
 #include "tests/cuda_emulator/fibers.h"
 #include "tests/cuda_emulator/include/cuda_runtime.h"
+#include "tests/cuda_emulator/omissions.h"
 #include "tests/cuda_emulator/streams.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -57,6 +58,8 @@ struct Thread {
   const WarpWork* work = nullptr;
   std::uint32_t mask = 0;
   void* part = nullptr;
+  unsigned barriers = 0;  // that it has come to
+  unsigned copy_waits = 0;
   std::vector<AsyncCopy> open_group;
   std::deque<std::vector<AsyncCopy>> groups;
 };
@@ -185,6 +188,8 @@ void run_block(const Launch& launch) {
   for (unsigned t = 0; t < b.count; ++t) {
     Thread& thread = *b.threads[t];
     thread.wait = Thread::Wait::none;
+    thread.barriers = 0;
+    thread.copy_waits = 0;
     thread.open_group.clear();
     thread.groups.clear();
     thread.fiber.start(body);
@@ -303,6 +308,7 @@ void fail(const std::string& what) {
 
 void block_barrier(Place place) {
   Thread& thread = *block().running;
+  if (left_out(Omission::barrier, thread.barriers++)) return;
   thread.wait = Thread::Wait::barrier;
   thread.place = place;
   suspend();
@@ -416,6 +422,7 @@ void commit_async_copies() {
 
 void wait_async_copies(unsigned groups) {
   Thread& thread = *block().running;
+  if (left_out(Omission::copy_wait, thread.copy_waits++)) return;
   while (thread.groups.size() > groups) {
     finish_async_copies(thread.groups.front());
     thread.groups.pop_front();

@@ -113,7 +113,7 @@ std::string note_unit(Unit& unit, AccessKind kind, const Position& now) {
 
 std::string note(Region& region, const void* address, std::size_t bytes, AccessKind kind,
                  const Position& position) {
-  if (!kShadow) return {};
+  if (region.states.empty()) return {};
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - region.begin);
   std::string wrong;
   for (std::size_t i = offset; i < offset + bytes && wrong.empty(); ++i) {
@@ -132,7 +132,7 @@ std::string note(Region& region, const void* address, std::size_t bytes, AccessK
 }  // namespace
 
 void Region::clear_shadow() {
-  if (!kShadow) return;
+  if (!kShadow || bytes > kMostShadowedBytes) return;
   units.assign((bytes + kUnitBytes - 1) / kUnitBytes, Unit{});
   states.assign(bytes, ByteState::uninitialised);
 }
@@ -158,8 +158,10 @@ void make_device_memory(void* begin) {
   Region& region = memory().regions.at(static_cast<char*>(begin));
   region.state = Region::State::live;
   unguard(region);
-  std::memset(region.begin, 0xFF, region.bytes);
+  if (region.bytes <= kMostShadowedBytes) std::memset(region.begin, 0xFF, region.bytes);
   region.clear_shadow();
+  // Who uses it must come after this.
+  for (Unit& unit : region.units) unit.write = {tick(), kWholeOperation, false};
 }
 
 void free_device_memory(void* begin) {
@@ -170,6 +172,8 @@ void free_device_memory(void* begin) {
     return;
   }
   Region& region = found->second;
+  const std::string wrong = note(region, region.begin, region.bytes, AccessKind::write, {});
+  if (!wrong.empty()) report(wrong + " (its release)");
   region.state = Region::State::freed;
   region.units = {};
   region.states = {};
@@ -216,7 +220,7 @@ std::string note_copied(Region& region, const void* address, std::size_t bytes) 
 
 std::string note_access(Region& region, const void* address, std::size_t bytes, AccessKind kind,
                         const Position& position) {
-  if (!kShadow) return {};
+  if (region.states.empty()) return {};
   if (kind != AccessKind::write) {
     const auto offset = static_cast<const char*>(address) - region.begin;
     const auto first = region.states.begin() + offset;
@@ -241,15 +245,16 @@ bool touch_device(const void* address, std::size_t bytes, AccessKind kind, const
 }
 
 void set_state(Region& region, const void* address, std::size_t bytes, ByteState state) {
-  if (!kShadow) return;
+  if (region.states.empty()) return;
   const auto offset = static_cast<const char*>(address) - region.begin;
   std::fill_n(region.states.begin() + offset, bytes, state);
 }
 
 void copy_states(const void* from, void* to, std::size_t bytes) {
-  if (!kShadow || bytes == 0) return;
+  if (bytes == 0) return;
   const Region& source = *find_device_region(from);
   Region& target = *find_device_region(to);
+  if (source.states.empty() || target.states.empty()) return;
   std::copy_n(source.states.begin() + (static_cast<const char*>(from) - source.begin), bytes,
               target.states.begin() + (static_cast<char*>(to) - target.begin));
 }

@@ -39,6 +39,9 @@ struct Unit {
 };
 enum class ByteState : std::uint8_t { uninitialised, written, in_flight };
 
+/// Larger allocations have no shadow and are not filled: tests of far offsets touch little of them.
+inline constexpr std::size_t kMostShadowedBytes = std::size_t{1} << 30;
+
 /// A stretch of device or shared memory.
 struct Region {
   enum class State : std::uint8_t { not_yet, live, freed };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/cuda_emulator/faults.h"
+#include "tests/cuda_emulator/omissions.h"
 
 namespace {
 
@@ -173,7 +174,7 @@ void record(Event& event, Stream& stream) {
 }
 
 void wait(Stream& stream, const Event& event) {
-  if (event.mark == nullptr) return;  // never recorded: nothing to wait for
+  if (event.mark == nullptr || next_event_wait_left_out()) return;  // nothing to wait for
   enqueue(
       stream, "a wait for an event",
       [mark = event.mark, &stream] { stream.clock.merge(mark->clock); },

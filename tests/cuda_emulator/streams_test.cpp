@@ -120,6 +120,27 @@ TEST(Streams, MemoryOfAnotherStreamBeforeItIsThere) {
   EXPECT_THAT(fault_of([&] { program(false); }, 20), HasSubstr("missing dependency"));
 }
 
+TEST(Streams, ReleaseWhileAnotherStreamStillReads) {
+  const auto program = [](bool wait) {
+    TwoStreams t;
+    void* block = nullptr;
+    HYDRAULIS_CUDA_CHECK(cudaMallocFromPoolAsync(&block, 32, t.pool, t.stream));
+    HYDRAULIS_CUDA_CHECK(cudaMemsetAsync(block, 0, 32, t.stream));
+    HYDRAULIS_CUDA_CHECK(cudaEventRecord(t.event, t.stream));
+    HYDRAULIS_CUDA_CHECK(cudaStreamWaitEvent(t.other, t.event));
+    HYDRAULIS_CUDA_CHECK(cudaMemcpyAsync(t.y, block, 32, cudaMemcpyDeviceToDevice, t.other));
+    HYDRAULIS_CUDA_CHECK(cudaEventRecord(t.event, t.other));
+    if (wait) HYDRAULIS_CUDA_CHECK(cudaStreamWaitEvent(t.stream, t.event));
+    HYDRAULIS_CUDA_CHECK(cudaFreeAsync(block, t.stream));
+    t.synchronize();
+  };
+  with_seeds(9, [&] { program(true); });
+  // Whichever comes first.
+  EXPECT_THAT(fault_of([&] { program(false); }, 20),
+              testing::AnyOf(HasSubstr("missing dependency"), HasSubstr("use after free"),
+                             HasSubstr("not device memory")));
+}
+
 TEST(Streams, PageableMemoryIsCopiedAtOnceAndPinnedMemoryLater) {
   set_seed(0);  // runs nothing before it must
   Toy toy;

@@ -24,6 +24,7 @@ class Toy {
     HYDRAULIS_CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
   }
   ~Toy() {
+    cudaDeviceSynchronize();
     for (void* block : blocks_) cudaFreeAsync(block, stream);
     cudaDeviceSynchronize();
     cudaStreamDestroy(stream);
