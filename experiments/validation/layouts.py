@@ -5,6 +5,8 @@ Trains the example model for a few steps under each layout, replays the very pro
 a measured profile, and lays both side by side. Layouts take turns, so that a machine that gets
 slower or faster in between does so for all of them. Writes a table, and layouts.json, into --out.
 
+    mpirun -n 2 build/release/hydraulis profile --max-tokens 8192 \\
+        --model experiments/example/config.json -o machine.h5
     experiments/validation/layouts.py --profile machine.h5
 """
 
@@ -39,7 +41,7 @@ LAYOUTS = [
     (8, "(2,2,2)"),
     (8, "(1,2,1)+2x(1,1,2)+2x(1,1,1)"),
 ]
-WARM_UP = 1
+WARM_UP = 3
 
 
 def call(command, log):
@@ -68,7 +70,8 @@ class Layout:
     def make_plan(self):
         cluster = json.loads((ROOT / "experiments/example/cluster.json").read_text())
         cluster["devices_per_node"] = self.ranks
-        cluster["cores_per_node"] = self.options.cores
+        # One thread a rank, as in the profile: fewer ranks than cores leave cores idle.
+        cluster["cores_per_node"] = min(self.options.cores, self.ranks)
         path = self.folder / "cluster.json"
         path.write_text(json.dumps(cluster, indent=2))
         call(
@@ -98,6 +101,7 @@ class Layout:
                 ],
                 "over_context": "truncate",
             },
+            "threads": 1,
             "timeline_steps": self.options.steps,
         }
         path = self.folder / "run.json"
@@ -198,7 +202,7 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "out/validation")
     parser.add_argument("--ranks", type=int, nargs="*", help="only layouts on so many [1 2 4 8]")
     parser.add_argument("--rounds", type=int, default=2, help="[2]")
-    parser.add_argument("--steps", type=int, default=6, help="of each run; the first warms up [6]")
+    parser.add_argument("--steps", type=int, default=8, help="of each run; three warm up [8]")
     parser.add_argument("--tokens", type=int, default=8192, help="of a batch [8192]")
     parser.add_argument("--compare-only", action="store_true", help="use the runs that are there")
     options = parser.parse_args()

@@ -22,9 +22,7 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-constexpr std::int64_t kOwnMapping = 2 * kHugePage;  // from here on blocks are mapped one by one
-/// Without a limit an idle block may serve a request that is smaller by up to this share.
-constexpr double kLoose = 1.125;
+constexpr std::int64_t kOwnMapping = 256 << 10;  // from here on blocks are mapped one by one
 
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kMap = false;  // the sanitizer guards the edges of heap blocks only
@@ -32,30 +30,44 @@ constexpr bool kMap = false;  // the sanitizer guards the edges of heap blocks o
 constexpr bool kMap = true;
 #endif
 
+bool is_mapping(std::int64_t extent) { return kMap && extent >= kOwnMapping; }
+
+/// Addresses for a block of this capacity.
+std::int64_t extent_for(std::int64_t capacity) {
+  if (!is_mapping(capacity)) return capacity;
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(capacity)));
+}
+
 /// The heap's blocks for what is small; else pages of their own, in huge pages where the system has
 /// them. nullptr when there is no memory.
-void* take_from_system(std::int64_t bytes) {
-  const auto size = static_cast<std::size_t>(bytes);
-  if (!kMap || bytes < kOwnMapping) return std::aligned_alloc(kAlignment, size);
-  const auto padded = size + kHugePage;
-  void* mapped = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+void* take_from_system(std::int64_t extent) {
+  const auto size = static_cast<std::size_t>(extent);
+  if (!is_mapping(extent)) return std::aligned_alloc(kAlignment, size);
+  const auto alignment = static_cast<std::size_t>(std::min(extent, kHugePage));
+  const auto padded = size + alignment;
+  void* mapped = mmap(nullptr, padded, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* base = static_cast<char*>(mapped);
-  const auto lead = static_cast<std::size_t>(-reinterpret_cast<std::uintptr_t>(base)) %
-                    static_cast<std::size_t>(kHugePage);
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const auto end = (lead + size + page - 1) / page * page;
+  const auto lead = static_cast<std::size_t>(-reinterpret_cast<std::uintptr_t>(base)) % alignment;
   if (lead > 0) munmap(base, lead);
-  if (end < padded) munmap(base + end, padded - end);
-  madvise(base + lead, size, MADV_HUGEPAGE);  // may be refused: then small pages do
+  munmap(base + lead + size, padded - lead - size);
+  madvise(base + lead, size, MADV_NOHUGEPAGE);  // the last page asked for must not be a huge one
   return base + lead;
 }
 
-void give_to_system(void* block, std::int64_t bytes) noexcept {
-  if (!kMap || bytes < kOwnMapping) {
-    std::free(block);
+/// Huge pages for as much as is asked for; they may be refused, then small ones do.
+void want_huge_pages(void* block, std::int64_t extent, std::int64_t capacity) {
+  const std::int64_t whole = capacity / kHugePage * kHugePage;
+  if (!is_mapping(extent) || whole == 0) return;
+  madvise(block, static_cast<std::size_t>(whole), MADV_HUGEPAGE);
+}
+
+void give_to_system(void* block, std::int64_t extent) noexcept {
+  if (is_mapping(extent)) {
+    munmap(block, static_cast<std::size_t>(extent));
   } else {
-    munmap(block, static_cast<std::size_t>(bytes));
+    std::free(block);
   }
 }
 
@@ -87,37 +99,59 @@ BlockPool::BlockPool(std::int64_t limit_bytes)
 
 BlockPool::~BlockPool() {
   trim(0);
-  for (auto [block, capacity] : used_) {
-    unguard(block, capacity);
-    give_to_system(block, capacity);
+  for (const auto& [data, block] : used_) {
+    unguard(data, block.capacity);
+    give_to_system(data, block.extent);
   }
 }
 
-void* BlockPool::take_idle(std::int64_t capacity) {
-  const double most =
-      memory_.limit > 0 ? static_cast<double>(capacity) : static_cast<double>(capacity) * kLoose;
-  const auto found = by_size_.lower_bound(capacity);
-  if (found == by_size_.end() || static_cast<double>(found->first) > most) return nullptr;
+/// The idle block of this extent that holds just enough memory, or else the most.
+bool BlockPool::take_idle(std::int64_t capacity, std::int64_t extent, Block& block) {
+  auto found = by_size_.lower_bound({extent, capacity});
+  if (found == by_size_.end() || found->first.first != extent) {
+    if (found == by_size_.begin()) return false;
+    --found;
+    if (found->first.first != extent) return false;
+  }
   const auto idle = idle_.find(found->second);
-  void* block = idle->second.block;
+  block = idle->second;
   by_size_.erase(found);
-  used_.emplace(block, idle->second.capacity);
-  memory_.allocated += idle->second.capacity;
   idle_.erase(idle);
-  return block;
+  return true;
+}
+
+void BlockPool::use(const Block& block) {
+  memory_.allocated += block.capacity;
+  used_.emplace(block.data, block);
+}
+
+/// Gives the pages behind what was asked back.
+void BlockPool::cut(Block& block) noexcept {
+  static const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  const std::int64_t kept = (block.capacity + page - 1) / page * page;
+  if (kept >= block.resident) return;
+  madvise(static_cast<char*>(block.data) + kept, static_cast<std::size_t>(block.extent - kept),
+          MADV_DONTNEED);
+  memory_.reserved -= block.resident - block.capacity;
+  block.resident = block.capacity;
 }
 
 void BlockPool::trim(std::int64_t reserved_at_most) noexcept {
+  if (memory_.reserved <= reserved_at_most) return;
+  for (auto& [data, block] : used_) {
+    cut(block);
+    if (memory_.reserved <= reserved_at_most) return;
+  }
   while (memory_.reserved > reserved_at_most && !idle_.empty()) {
     const auto oldest = idle_.begin();
-    const auto [block, capacity] = oldest->second;
-    auto [same, last] = by_size_.equal_range(capacity);
+    const Block block = oldest->second;
+    auto [same, last] = by_size_.equal_range({block.extent, block.resident});
     while (same != last && same->second != oldest->first) ++same;
     by_size_.erase(same);
     idle_.erase(oldest);
-    memory_.reserved -= capacity;
-    unguard(block, capacity);
-    give_to_system(block, capacity);
+    memory_.reserved -= block.resident;
+    unguard(block.data, block.capacity);
+    give_to_system(block.data, block.extent);
   }
 }
 
@@ -135,33 +169,40 @@ void* BlockPool::allocate(std::int64_t bytes) {
   // Also keeps the rounding below from overflowing.
   if (bytes > most - memory_.allocated) refuse(memory_.limit > 0 ? "limit" : "memory");
   std::int64_t capacity = size_class(bytes);
-  void* block = take_idle(capacity);
-  if (block == nullptr) {
-    // The last bit of a limit is given out exactly, not by class.
-    if (capacity > most - memory_.allocated) {
-      capacity = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    }
-    if (capacity > most - memory_.allocated) refuse(memory_.limit > 0 ? "limit" : "memory");
-    trim(std::min(most - capacity,
-                  std::max(most_used_, memory_.allocated + capacity) * 3 / 2 - capacity));
-    block = take_from_system(capacity);
-    if (block == nullptr) {
-      trim(memory_.allocated);
-      block = take_from_system(capacity);
-    }
-    if (block == nullptr) refuse("memory");
-    used_.emplace(block, capacity);
-    memory_.allocated += capacity;
-    memory_.reserved += capacity;
-    guard(block, capacity);
+  // The last bit of a limit is given out exactly, not by class.
+  if (capacity > most - memory_.allocated) {
+    capacity = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
+  if (capacity > most - memory_.allocated) refuse(memory_.limit > 0 ? "limit" : "memory");
+  Block block;
+  const std::int64_t extent = extent_for(capacity);
+  const bool idle = take_idle(capacity, extent, block);
+  block.capacity = capacity;
+  const std::int64_t more = std::max<std::int64_t>(0, capacity - block.resident);
+  if (more > 0) {
+    trim(std::min(most - more, std::max(most_used_, memory_.allocated + capacity) * 3 / 2 - more));
+  }
+  if (!idle) {
+    block.extent = extent;
+    block.data = take_from_system(extent);
+    if (block.data == nullptr) {
+      trim(memory_.allocated);
+      block.data = take_from_system(extent);
+    }
+    if (block.data == nullptr) refuse("memory");
+    guard(block.data, capacity);
+  }
+  if (more > 0) want_huge_pages(block.data, extent, capacity);
+  block.resident += more;
+  memory_.reserved += more;
+  use(block);
   memory_.peak = std::max(memory_.peak, memory_.allocated);
   most_used_ = std::max(most_used_, memory_.allocated);
-  unguard(block, bytes);
+  unguard(block.data, bytes);
 #ifndef NDEBUG
-  std::memset(block, 0xFF, static_cast<std::size_t>(bytes));  // NaN in every number format
+  std::memset(block.data, 0xFF, static_cast<std::size_t>(bytes));  // NaN in every number format
 #endif
-  return block;
+  return block.data;
 }
 
 void BlockPool::release(void* block) noexcept {
@@ -172,12 +213,12 @@ void BlockPool::release(void* block) noexcept {
                stderr);
     std::abort();
   }
-  const std::int64_t capacity = used->second;
+  const Block given = used->second;
   used_.erase(used);
-  memory_.allocated -= capacity;
-  guard(block, capacity);
-  idle_.emplace(released_, Idle{block, capacity});
-  by_size_.emplace(capacity, released_);
+  memory_.allocated -= given.capacity;
+  guard(given.data, given.capacity);
+  idle_.emplace(released_, given);
+  by_size_.emplace(std::pair(given.extent, given.resident), released_);
   ++released_;
 }
 

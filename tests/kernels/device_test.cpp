@@ -1,6 +1,7 @@
 #include "kernels/device.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -128,6 +129,37 @@ TEST(Device, StepsOfRandomLengthsAt95PercentOfTheLimitFit) {
   }
   EXPECT_EQ(device->memory().allocated, 0);
 }
+
+#ifndef __SANITIZE_ADDRESS__
+/// Pages that the process has had to fetch so far.
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+// Steps of other lengths use the pages of the steps before them, with a limit and without.
+TEST(Device, OtherLengthsTouchNoFreshPages) {
+  for (const std::int64_t limit : {std::int64_t{0}, 512 * kMiB}) {
+    const auto device = start_cpu_process(1, limit).device;
+    const auto step = [&](std::int64_t length) {
+      std::vector<void*> blocks;
+      for (int layer = 0; layer < 10; ++layer) {
+        blocks.push_back(device->allocate(length * 4096));
+        std::memset(blocks.back(), 1, static_cast<std::size_t>(length * 4096));
+      }
+      for (void* block : blocks) device->release(block);
+    };
+    step(4000);
+    const std::int64_t reserved = device->memory().reserved;
+    const long before = page_faults();
+    Random random(13, 0);
+    for (int i = 0; i < 50; ++i) step(2100 + static_cast<std::int64_t>(random.below(1900)));
+    EXPECT_LT(page_faults() - before, 500) << limit;  // all of it has 40,000 small pages
+    EXPECT_EQ(device->memory().reserved, reserved);
+  }
+}
+#endif
 
 TEST(Device, WithoutALimitIdleMemoryStaysBelowHalfOfThePeak) {
   const auto device = start_cpu_process(1).device;
