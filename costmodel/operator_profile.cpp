@@ -138,10 +138,13 @@ CorrectedTime parse_corrected_time(std::string_view text, const std::string& whe
 }
 
 double correction(const OperatorProfile& profile, CorrectedTime time, const std::string& scheme) {
+  double factor = 1;
   for (const Correction& known : profile.corrections) {
-    if (known.time == time && known.scheme == scheme) return known.factor;
+    if (known.time != time) continue;
+    if (known.scheme == scheme) return known.factor;
+    if (known.scheme.empty()) factor = known.factor;
   }
-  return 1;
+  return factor;
 }
 
 std::string to_string(const KernelShape& shape) {

@@ -156,7 +156,9 @@ inline constexpr int kCorrectedTimes = static_cast<int>(CorrectedTime::optimizer
 /// What a time is multiplied by: measured over predicted (`hydraulis diff --refit`).
 struct Correction {
   CorrectedTime time = CorrectedTime::forward;
-  std::string scheme;  ///< forward and backward: "(1,2,1)"; others: empty
+  /// Forward and backward: "(1,2,1)", or empty for schemes that no run was seen with. Others:
+  /// empty.
+  std::string scheme;
   double factor = 1;
 };
 
@@ -191,7 +193,7 @@ CorrectedTime parse_corrected_time(std::string_view text, const std::string& whe
 /// "gemm_forward 512→1536", "attention 8/8 heads of 64", "rms_norm of 512".
 std::string to_string(const KernelShape& shape);
 
-/// The factor of a time, 1 where nothing is known.
+/// The factor of a time: of this scheme, else of any, else 1.
 double correction(const OperatorProfile& profile, CorrectedTime time,
                   const std::string& scheme = "");
 

@@ -99,10 +99,15 @@ std::vector<Correction> corrections(const Timeline& predicted, const Timeline& m
   const auto add = [&](CorrectedTime time, const std::string& scheme, double from, double to) {
     if (from > 0 && to > 0) result.push_back({time, scheme, to / from});
   };
+  std::map<CorrectedTime, std::pair<double, double>> whole;
   for (const auto& [key, from] : expected.compute) {
     const auto to = found.compute.find(key);
-    if (to != found.compute.end()) add(key.first, key.second, from, to->second);
+    if (to == found.compute.end()) continue;
+    add(key.first, key.second, from, to->second);
+    whole[key.first].first += from;
+    whole[key.first].second += to->second;
   }
+  for (const auto& [time, sums] : whole) add(time, "", sums.first, sums.second);
   add(CorrectedTime::gather_parameters, "", expected.gather, found.gather);
   add(CorrectedTime::reduce_gradients, "", expected.reduce, found.reduce);
   add(CorrectedTime::gradient_norm, "", expected.norm, found.norm);

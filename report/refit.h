@@ -11,8 +11,9 @@ namespace hydraulis {
 
 /// What the times that a prediction was made of have to be multiplied by to add up to the measured
 /// ones, over the iterations that diff() compares:
-///   - forward and backward of each scheme: measured over predicted sums. A last backward also
-///     holds the work of reductions that run beside it;
+///   - forward and backward of each scheme, and of all together for the schemes that did not run:
+///     measured over predicted sums. A last backward also holds the work of reductions that run
+///     beside it;
 ///   - gather_parameters: until the last one ends; reduce_gradients: after the last backward;
 ///     gradient_norm: each of the stage that waited least for others, in each iteration;
 ///   - optimizer_step: sums.

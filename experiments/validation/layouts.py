@@ -2,8 +2,10 @@
 """Predicted against measured iteration times of many layouts, on this machine.
 
 Trains the example model for a few steps under each layout, replays the very programs that ran with
-a measured profile, and lays both side by side. Layouts take turns, so that a machine that gets
-slower or faster in between does so for all of them. Writes a table, and layouts.json, into --out.
+a measured profile, and lays both side by side: with the profile as it is, and corrected by one
+run of its own (`diff --refit`), whose times are not among those compared. Layouts take turns, so
+that a machine that gets slower or faster in between does so for all of them. Writes a table, and
+layouts.json, into --out.
 
     mpirun -n 2 build/release/hydraulis profile --max-tokens 8192 \\
         --model experiments/example/config.json -o machine.h5
@@ -41,6 +43,7 @@ LAYOUTS = [
     (8, "(2,2,2)"),
     (8, "(1,2,1)+2x(1,1,2)+2x(1,1,1)"),
 ]
+CALIBRATION = (2, "2x(1,1,1)")  # the run that corrects the profile
 WARM_UP = 3
 
 
@@ -56,15 +59,16 @@ def call(command, log):
 class Layout:
     """One layout with its files."""
 
-    def __init__(self, options, index, ranks, strategy):
+    def __init__(self, options, name, ranks, strategy):
         self.options = options
         self.ranks = ranks
         self.strategy = strategy
-        self.folder = options.out / f"{index:02}-{ranks}-ranks"
+        self.folder = options.out / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.plan = self.folder / "plan.json"
         self.measured = []  # seconds of each iteration of each round
         self.predicted = []
+        self.corrected = []
         self.kinds = {}
 
     def make_plan(self):
@@ -90,7 +94,7 @@ class Layout:
             "plan": str(self.plan),
             "output": str(run),
             "steps": self.options.steps,
-            "seed": 1 + turn,
+            "seed": 1 + turn if self.folder.name != "calibration" else 99,
             "data": {
                 "sets": [
                     {
@@ -112,42 +116,64 @@ class Layout:
         )
         return run
 
-    def compare(self, turn):
-        run = self.folder / f"run-{turn}"
-        predicted = self.folder / f"predicted-{turn}.h5"
+    def replay(self, turn, profile):
+        """Simulates what ran; returns the timeline."""
+        predicted = self.folder / f"predicted-{turn}-{profile.stem}.h5"
         call(
             [
-                *(self.options.hydraulis, "replay", run / "programs", "--plan", self.plan),
-                *("--profile", self.options.profile, "--timeline", predicted),
+                *(self.options.hydraulis, "replay", self.folder / f"run-{turn}" / "programs"),
+                *("--plan", self.plan, "--profile", profile, "--timeline", predicted),
             ],
             self.folder / f"replay-{turn}.txt",
         )
-        diff = json.loads(
+        return predicted
+
+    def diff(self, turn, predicted, *more):
+        measured = self.folder / f"run-{turn}" / "timeline.h5"
+        command = [self.options.hydraulis, "diff", predicted, measured]
+        return json.loads(
             call(
-                [
-                    *(self.options.hydraulis, "diff", predicted, run / "timeline.h5"),
-                    *("--skip", str(WARM_UP), "--json"),
-                ],
-                self.folder / f"diff-{turn}.json",
+                [*command, "--skip", str(WARM_UP), "--json", *more],
+                self.folder / f"diff-{turn}-{predicted.stem}.json",
             )
         )
-        for iteration in diff["iterations"]:
-            self.measured.append(iteration["measured_ms"])
-            self.predicted.append(iteration["predicted_ms"])
-        for kind, times in diff["by_kind"].items():
+
+    def compare(self, turn):
+        plain = self.diff(turn, self.replay(turn, self.options.profile))
+        corrected = self.diff(turn, self.replay(turn, self.options.corrected))
+        for before, after in zip(plain["iterations"], corrected["iterations"], strict=True):
+            self.measured.append(before["measured_ms"])
+            self.predicted.append(before["predicted_ms"])
+            self.corrected.append(after["predicted_ms"])
+        for kind, times in corrected["by_kind"].items():
             sums = self.kinds.setdefault(kind, [0.0, 0.0])
             sums[0] += times["predicted_ms"]
             sums[1] += times["measured_ms"]
 
+    def calibrate(self):
+        """Writes the corrected profile."""
+        self.make_plan()
+        if not self.options.compare_only:
+            self.train(0)
+        predicted = self.replay(0, self.options.profile)
+        self.diff(
+            0, predicted, "--profile", self.options.profile, "--refit", self.options.corrected
+        )
+
     def result(self):
-        ratios = [p / m for p, m in zip(self.predicted, self.measured, strict=True)]
+        def error(predicted):
+            ratios = [p / m for p, m in zip(predicted, self.measured, strict=True)]
+            return statistics.median(ratios) - 1
+
         return {
             "ranks": self.ranks,
             "strategy": self.strategy,
             "measured_ms": statistics.median(self.measured),
             "predicted_ms": statistics.median(self.predicted),
-            "error": statistics.median(ratios) - 1,
-            "iterations": len(ratios),
+            "corrected_ms": statistics.median(self.corrected),
+            "error": error(self.predicted),
+            "corrected_error": error(self.corrected),
+            "iterations": len(self.measured),
             "spread": max(self.measured) / min(self.measured) - 1,
             "by_kind": {
                 k: {"predicted_ms": p, "measured_ms": m} for k, (p, m) in self.kinds.items()
@@ -155,7 +181,7 @@ class Layout:
         }
 
 
-def ranking(rows):
+def ranking(rows, key):
     """Pairs of layouts on as many ranks whose measured times differ by more than 5 %."""
     right, wrong = 0, []
     for a, b in itertools.combinations(rows, 2):
@@ -164,7 +190,7 @@ def ranking(rows):
         fast, slow = sorted((a, b), key=lambda row: row["measured_ms"])
         if slow["measured_ms"] <= 1.05 * fast["measured_ms"]:
             continue
-        if fast["predicted_ms"] < slow["predicted_ms"]:
+        if fast[key] < slow[key]:
             right += 1
         else:
             wrong.append(f"{fast['strategy']} before {slow['strategy']}")
@@ -172,11 +198,15 @@ def ranking(rows):
 
 
 def report(rows, cores):
-    print(f"{'ranks':>5}  {'layout':<28} {'measured ms':>11} {'predicted ms':>12} {'error %':>8}")
+    print(
+        f"{'ranks':>5}  {'layout':<28} {'measured ms':>11} {'profile ms':>10} {'error %':>8} "
+        f"{'corrected ms':>12} {'error %':>8}"
+    )
     for row in rows:
         print(
             f"{row['ranks']:>5}  {row['strategy']:<28} {row['measured_ms']:>11.1f} "
-            f"{row['predicted_ms']:>12.1f} {100 * row['error']:>+8.1f}"
+            f"{row['predicted_ms']:>10.1f} {100 * row['error']:>+8.1f} "
+            f"{row['corrected_ms']:>12.1f} {100 * row['corrected_error']:>+8.1f}"
         )
     summary = {}
     for name, part in (
@@ -185,13 +215,24 @@ def report(rows, cores):
     ):
         if not part:
             continue
-        summary[name] = statistics.mean(abs(row["error"]) for row in part)
-        print(f"mean absolute error, {name}: {100 * summary[name]:.1f} % of {len(part)} layouts")
-    right, wrong = ranking(rows)
-    print(f"pairs more than 5 % apart in the right order: {right} of {right + len(wrong)}")
-    for pair in wrong:
-        print(f"  measured {pair}, predicted the other way round")
-    return {"mean_abs_error": summary, "pairs_right": right, "pairs_wrong": wrong}
+        errors = [
+            statistics.mean(abs(row[key]) for row in part) for key in ("error", "corrected_error")
+        ]
+        summary[name] = {"profile": errors[0], "corrected": errors[1]}
+        print(
+            f"mean absolute error, {name}: {100 * errors[0]:.1f} %, corrected "
+            f"{100 * errors[1]:.1f} %, of {len(part)} layouts"
+        )
+    order = {}
+    for name, key in (("profile", "predicted_ms"), ("corrected", "corrected_ms")):
+        right, wrong = ranking(rows, key)
+        print(
+            f"pairs more than 5 % apart in the right order, {name}: {right} of {right + len(wrong)}"
+        )
+        for pair in wrong:
+            print(f"  measured {pair}, predicted the other way round")
+        order[name] = {"right": right, "wrong": wrong}
+    return {"mean_abs_error": summary, "order": order}
 
 
 def main():
@@ -209,8 +250,11 @@ def main():
     for name in ("profile", "hydraulis", "model", "out"):
         setattr(options, name, getattr(options, name).resolve())
     options.cores = len(os.sched_getaffinity(0))
+    options.corrected = options.out / "corrected.h5"
+    print(f"calibration: {CALIBRATION[0]} ranks, {CALIBRATION[1]}", file=sys.stderr)
+    Layout(options, "calibration", *CALIBRATION).calibrate()
     layouts = [
-        Layout(options, index, ranks, strategy)
+        Layout(options, f"{index:02}-{ranks}-ranks", ranks, strategy)
         for index, (ranks, strategy) in enumerate(LAYOUTS)
         if not options.ranks or ranks in options.ranks
     ]

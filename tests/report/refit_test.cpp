@@ -55,8 +55,8 @@ double factor(const std::vector<Correction>& found, CorrectedTime time, const st
 TEST(Refit, FindsWhatEveryTimeIsOffBy) {
   const auto found =
       corrections(two_pipelines(1, 4, 8, 2, 0.5, 1), two_pipelines(3, 5, 8, 1, 0.75, 4));
-  EXPECT_EQ(found.size(), 8u);
-  for (const char* scheme : {"(1,1,1)", "(1,1,1,recompute=full)"}) {
+  EXPECT_EQ(found.size(), 10u);
+  for (const char* scheme : {"(1,1,1)", "(1,1,1,recompute=full)", "(1,2,4)", ""}) {
     EXPECT_NEAR(factor(found, CorrectedTime::forward, scheme), 1.25, 1e-12);
     EXPECT_NEAR(factor(found, CorrectedTime::backward, scheme), 1, 1e-12);
   }
