@@ -1,5 +1,8 @@
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,13 +20,17 @@ namespace {
 
 class CudaEvent : public Event {
  public:
-  CudaEvent(std::shared_ptr<EventHandle> handle, std::shared_ptr<EventClock> clock)
-      : handle_(std::move(handle)), clock_(std::move(clock)) {}
+  CudaEvent(std::shared_ptr<EventHandle> handle, std::shared_ptr<EventClock> clock,
+            std::shared_ptr<Watch> watch)
+      : handle_(std::move(handle)), clock_(std::move(clock)), watch_(std::move(watch)) {}
 
   bool done() override {
     if (done_) return true;
     const cudaError_t error = cudaEventQuery(handle_->get());
-    if (error == cudaErrorNotReady) return false;
+    if (error == cudaErrorNotReady) {
+      patience_.ask(watch_.get());
+      return false;
+    }
     check(error, "cudaEventQuery");
     seconds_ = clock_->seconds(handle_);
     done_ = true;
@@ -35,6 +42,8 @@ class CudaEvent : public Event {
  private:
   std::shared_ptr<EventHandle> handle_;
   std::shared_ptr<EventClock> clock_;
+  std::shared_ptr<Watch> watch_;
+  Patience patience_;
   double seconds_ = 0;
   bool done_ = false;
 };
@@ -44,6 +53,17 @@ CudaStream& cuda_stream(Stream& stream) { return static_cast<CudaStream&>(stream
 std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
 
 }  // namespace
+
+void Patience::ask(Watch* watch) {
+  if (watch == nullptr) return;
+  watch->look();
+  // A pause of more than a second between two looks was spent on something else than waiting.
+  const double now =
+      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (asked_seconds_ >= 0) waited_seconds_ += std::min(now - asked_seconds_, 1.0);
+  asked_seconds_ = now;
+  if (waited_seconds_ > watch->timeout_seconds()) watch->overdue(waited_seconds_);
+}
 
 StreamHandle::StreamHandle() {
   HYDRAULIS_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -204,7 +224,7 @@ std::unique_ptr<Stream> CudaDevice::make_stream() {
 std::shared_ptr<Event> CudaDevice::record(Stream& stream) {
   auto handle = std::make_shared<EventHandle>(cudaEventDefault);
   HYDRAULIS_CUDA_CHECK(cudaEventRecord(handle->get(), cuda_stream(stream).handle()->stream));
-  return std::make_shared<CudaEvent>(std::move(handle), clock_);
+  return std::make_shared<CudaEvent>(std::move(handle), clock_, watch_);
 }
 
 void CudaDevice::wait(Stream& stream, const std::shared_ptr<Event>& event) {
@@ -213,6 +233,15 @@ void CudaDevice::wait(Stream& stream, const std::shared_ptr<Event>& event) {
 }
 
 void CudaDevice::synchronize(Stream& stream) {
+  if (watch_ != nullptr) {
+    Patience patience;
+    while (true) {
+      const cudaError_t error = cudaStreamQuery(cuda_stream(stream).handle()->stream);
+      if (error != cudaErrorNotReady) break;
+      patience.ask(watch_.get());
+      sched_yield();
+    }
+  }
   HYDRAULIS_CUDA_CHECK(cudaStreamSynchronize(cuda_stream(stream).handle()->stream));
 }
 

@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/check.cuh"
@@ -78,6 +80,27 @@ class EventClock {
   double anchor_seconds_ = 0;
 };
 
+/// Looks after communications, which may never end, while a device is waited for.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  /// Throws what went wrong.
+  virtual void look() = 0;
+  virtual double timeout_seconds() const = 0;
+  [[noreturn]] virtual void overdue(double waited_seconds) = 0;
+};
+
+/// Time spent on asking whether something has ended.
+class Patience {
+ public:
+  /// Called when it has not: throws what the watch finds, and when the time is over.
+  void ask(Watch* watch);
+
+ private:
+  double asked_seconds_ = -1;
+  double waited_seconds_ = 0;
+};
+
 class CudaDevice : public Device {
  public:
   CudaDevice(int number, std::int64_t memory_limit_bytes);
@@ -103,6 +126,9 @@ class CudaDevice : public Device {
   void copy(void* to, const void* from, std::int64_t bytes, Stream& stream) override;
   void zero(void* memory, std::int64_t bytes, Stream& stream) override;
 
+  /// From now on whoever waits for this device looks at its communications too.
+  void set_watch(std::shared_ptr<Watch> watch) { watch_ = std::move(watch); }
+
   /// The stream, for work that touches these addresses: what follows on it comes after their
   /// allocation and before their release.
   cudaStream_t use(Stream& stream, std::initializer_list<const void*> addresses);
@@ -125,6 +151,7 @@ class CudaDevice : public Device {
   EventHandle order_{cudaEventDisableTiming};  // between streams, used anew each time
   Staging staging_;
   std::shared_ptr<EventClock> clock_;
+  std::shared_ptr<Watch> watch_;
 };
 
 }  // namespace hydraulis::cuda

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -264,7 +265,10 @@ std::map<const void*, std::string>& names() {
 
 }  // namespace
 
-void name_kernel(const void* kernel, std::string name) { names()[kernel] = std::move(name); }
+void name_kernel(const void* kernel, std::string name) {
+  const std::lock_guard<std::recursive_mutex> guard(lock());
+  names()[kernel] = std::move(name);
+}
 
 std::string name_of(const void* kernel) {
   const auto found = names().find(kernel);

@@ -200,7 +200,13 @@ void synchronize(const Event& event) {
 }
 
 void synchronize_all() {
-  for (const auto& stream : scheduler().streams) synchronize(*stream);
+  // Streams come and go in other threads while this one waits.
+  const auto& streams = scheduler().streams;
+  run_until([&] {
+    return std::all_of(streams.begin(), streams.end(),
+                       [](const auto& s) { return s->queue.empty(); });
+  });
+  for (const auto& stream : streams) host_knows(*stream);
 }
 
 void let_time_pass() {
