@@ -149,6 +149,7 @@ CostModel parts(const ModelSpec& model, const ClusterSpec& cluster, const Profil
   result.model = model;
   result.cluster = cluster;
   result.profile = profile;
+  if (profile.operators) result.numbers = number_bytes(profile.operators->element_bytes);
   if (profile.device != cluster.device.name) {
     result.profile.limits.push_back(fmt::format(
         "the times were taken on {}, the cluster's devices are {}: they are used as they "

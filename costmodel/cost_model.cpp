@@ -61,6 +61,12 @@ std::vector<Scheme> known_schemes(const CostModel& model) {
   return schemes;
 }
 
+NumberBytes number_bytes(int element_bytes) {
+  if (element_bytes < 4) return {};
+  const double bytes = element_bytes;
+  return {bytes, bytes, bytes, bytes, 4 * bytes};
+}
+
 std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme, int stage) {
   const SchemeCoefficients* row = find_row(model.profile, scheme);
   if (row == nullptr) return std::nullopt;

@@ -52,6 +52,10 @@ struct NumberBytes {
   double optimizer = 12;  ///< of a parameter in the fixed layout
 };
 
+/// Training in one width from 4 bytes on: parameters, gradients and logits as wide as activations,
+/// the master, gradient and two moments of an element in the fixed layout. Below, the default.
+NumberBytes number_bytes(int element_bytes);
+
 /// Everything that turns a scheme and a micro-batch into seconds and bytes. Plain data, made once.
 struct CostModel {
   ModelSpec model;

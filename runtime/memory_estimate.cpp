@@ -28,11 +28,6 @@ StageMemory with_runtime_buffers(StageMemory memory, const CostModel& model, con
 
 }  // namespace
 
-NumberBytes runtime_numbers(DataType type) {
-  const auto bytes = static_cast<double>(size_of(type));
-  return {bytes, bytes, bytes, bytes, 4 * bytes};
-}
-
 StageMemory estimate_stage_memory(const CostModel& model, const Program& program, int stage) {
   const Stage& here = program.stages[stage];
   const PipelineProgram& pipeline = program.pipelines[here.pipeline];

@@ -45,7 +45,7 @@ RunSetup load_run_setup(const RunConfig& config) {
   const std::string name = config.plan.string();
   setup.plan = plan_from_json(read_json_file(config.plan), name);
   setup.model = cost_model_of(setup.plan, name);
-  setup.model.numbers = runtime_numbers(config.type);
+  setup.model.numbers = number_bytes(static_cast<int>(size_of(config.type)));
   setup.decoder = load_decoder(setup.plan.model);
   for (const Strategy& strategy : setup.plan.set.strategies) {
     for (const Scheme& scheme : strategy) check_trainable(setup.decoder, scheme);

@@ -234,5 +234,48 @@ TEST(Compose, KernelShapesAreThoseOfEveryPartOnce) {
   }
 }
 
+// Memory goes by the width that was measured: what is planned for a machine that trains in single
+// precision holds there.
+TEST(Compose, NumbersAreAsWideAsMeasured) {
+  const ClusterSpec cluster = tiny_cluster(1, 4);
+  for (const char* type : {"f32", "f64"}) {
+    OperatorProfile profile = measure(SyntheticMachine(), tiny_model());
+    for (KernelSample& sample : profile.kernels) sample.data_type = type;
+    const CostModel model = make_cost_model(tiny_model(), cluster,
+                                            operator_profile(measured_operators(profile, "p.h5")),
+                                            MemoryModel::composed, {4, 1, 1});
+    const double bytes = std::string(type) == "f64" ? 8 : 4;
+    EXPECT_EQ(model.numbers.activation, bytes);
+    EXPECT_EQ(model.numbers.parameter, bytes);
+    EXPECT_EQ(model.numbers.optimizer, 4 * bytes);
+  }
+}
+
+// What a measured run was seen to take multiplies the times of its scheme, and the general factor
+// those of the others.
+TEST(Compose, CorrectionsMultiplyStageTimes) {
+  const ClusterSpec cluster = tiny_cluster(1, 4);
+  OperatorProfile profile = measure(SyntheticMachine(), tiny_model());
+  const auto model_of = [&] {
+    return make_cost_model(tiny_model(), cluster,
+                           operator_profile(measured_operators(profile, "p.h5")),
+                           MemoryModel::composed, {4, 1, 1});
+  };
+  const CostModel before = model_of();
+  profile.corrections = {{CorrectedTime::forward, "(1,2,1)", 1.5},
+                         {CorrectedTime::backward, "", 3}};
+  const CostModel after = model_of();
+  for (const Scheme& scheme : known_schemes(before)) {
+    const double forward = forward_cost(before, scheme, 0)->of(1e6, 1e3);
+    const double backward = stage_cost(before, scheme, 0)->of(1e6, 1e3) - forward;
+    const double factor = to_string(scheme) == "(1,2,1)" ? 1.5 : 1;
+    const double corrected = forward_cost(after, scheme, 0)->of(1e6, 1e3);
+    EXPECT_NEAR(corrected, factor * forward, 1e-12 * forward) << to_string(scheme);
+    EXPECT_NEAR(stage_cost(after, scheme, 0)->of(1e6, 1e3) - corrected, 3 * backward,
+                1e-11 * backward)
+        << to_string(scheme);
+  }
+}
+
 }  // namespace
 }  // namespace hydraulis

@@ -43,7 +43,7 @@ TEST_P(MemoryOf, ARankIsWhatTheModelPredicts) {
   model.cluster.nodes = 1;
   model.cluster.devices_per_node = world.size();
   model.optimizer = optimizer_for(layout, world.size());
-  model.numbers = runtime_numbers(DataType::f32);
+  model.numbers = number_bytes(4);
   const Program program = trainee.program_of(plan);
   for (int stage = 0; stage < static_cast<int>(program.stages.size()); ++stage) {
     for (const int rank : program.stages[static_cast<std::size_t>(stage)].devices) {
