@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--hydraulis", type=Path, default=ROOT / "build/release/hydraulis")
     parser.add_argument("--model", type=Path, default=ROOT / "experiments/example/config.json")
     parser.add_argument("--out", type=Path, default=ROOT / "out/tuned-training")
-    parser.add_argument("--memory-gib", type=float, default=0.45, help="of a rank [0.45]")
+    parser.add_argument("--memory-gib", type=float, default=0.7, help="of a rank [0.7]")
     parser.add_argument("--reserved-gib", type=float, default=0.05, help="of that, unused [0.05]")
     parser.add_argument("--context", type=int, default=8192, help="tokens [8192]")
     parser.add_argument("--tokens", type=int, default=16384, help="of a batch [16384]")
