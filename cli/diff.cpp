@@ -22,8 +22,6 @@ struct Options {
 };
 
 void run(const Options& options) {
-  refuse_same_file({{"-o", options.common.output}},
-                   {{"PREDICTED", options.predicted}, {"MEASURED", options.measured}});
   refuse_same_file({{"-o", options.common.output}, {"--refit", options.refit}},
                    {{"PREDICTED", options.predicted},
                     {"MEASURED", options.measured},

@@ -51,7 +51,7 @@ struct RunConfig {
   int threads = 0;
   double memory_limit_bytes = 0;  ///< 0: the plan's device memory
   double timeout_seconds = 60;
-  std::int64_t timeline_steps = 0;  ///< first steps recorded in timeline.h5
+  std::int64_t timeline_steps = 0;  ///< first steps kept in timeline.h5 and programs/
 };
 
 /// Throws InputError naming the field.

@@ -18,20 +18,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CORPUS = ROOT / "experiments/data/corpus"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from training_jobs import CORPUS, CORPUS_DATA, ROOT, call
+
 SYSTEMS = ["static-pack", "hydraulis-static", "hydraulis"]
 RANKS = 2
 WARM_UP = 2
-
-
-def call(command, log):
-    """Runs a command; what it printed goes to `log`, and is shown when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    log.write_text(done.stdout + done.stderr)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stderr}")
-    return done.stdout
 
 
 def prepare(options):
@@ -71,16 +63,7 @@ def train(options, system, turn):
         "steps": options.steps,
         "seed": 1 + turn,
         "memory_limit_gib": options.memory_gib,
-        "data": {
-            "sets": [
-                {
-                    "path": str(CORPUS / "corpus.jsonl.gz"),
-                    "tokenizer": f"bpe:{CORPUS}",
-                    "end_token": 0,
-                }
-            ],
-            "over_context": "truncate",
-        },
+        "data": CORPUS_DATA,
     }
     path = options.out / "run.json"
     path.write_text(json.dumps(config, indent=2))

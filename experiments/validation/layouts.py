@@ -21,8 +21,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CORPUS = ROOT / "experiments/data/corpus"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from training_jobs import CORPUS_DATA, ROOT, call
 
 # Ranks and strategy; more ranks than cores are welcome: the simulator shares the cores among them.
 LAYOUTS = [
@@ -45,15 +45,6 @@ LAYOUTS = [
 ]
 CALIBRATION = (2, "2x(1,1,1)")  # the run that corrects the profile
 WARM_UP = 3
-
-
-def call(command, log):
-    """Runs a command; what it printed goes to `log`, and is shown when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    log.write_text(done.stdout + done.stderr)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stderr}")
-    return done.stdout
 
 
 class Layout:
@@ -95,16 +86,7 @@ class Layout:
             "output": str(run),
             "steps": self.options.steps,
             "seed": 1 + turn if self.folder.name != "calibration" else 99,
-            "data": {
-                "sets": [
-                    {
-                        "path": str(CORPUS / "corpus.jsonl.gz"),
-                        "tokenizer": f"bpe:{CORPUS}",
-                        "end_token": 0,
-                    }
-                ],
-                "over_context": "truncate",
-            },
+            "data": CORPUS_DATA,
             "threads": 1,
             "timeline_steps": self.options.steps,
         }
