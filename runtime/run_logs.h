@@ -28,7 +28,7 @@ class RunLogs {
 };
 
 /// Keeps the program of a step in `folder`/step-00000012.json, so that the step can be simulated as
-/// it was trained.
+/// it was trained. Throws InputError.
 void write_step_program(const std::filesystem::path& folder, std::int64_t step,
                         const Program& program);
 

@@ -257,6 +257,11 @@ std::vector<std::string> costing_assumptions(const CostModel& model,
     lines.push_back("network: none; transfers, resharding and the optimizer step take no time");
     return lines;
   }
+  if (model.cluster.cores_per_node > 0) {
+    lines.push_back(fmt::format(
+        "cores: {} a node, shared by its {} devices, which compute and move data with them",
+        model.cluster.cores_per_node, model.cluster.devices_per_node));
+  }
   if (profile.operators && !profile.operators->fits.collectives.empty()) {
     lines.push_back(
         "network: measured curves of sends and collectives where the profile has them, without "

@@ -150,6 +150,9 @@ TEST(costing, assumptions_name_what_times_contain_and_the_scaled_links) {
   EXPECT_EQ(lines[1],
             "network: per device and direction, inside a node 0.05 GB/s and 10 us, between nodes "
             "0.005 GB/s and 20 us, without contention");
+  model.cluster.cores_per_node = 6;
+  EXPECT_EQ(costing_assumptions(model, options)[1],
+            "cores: 6 a node, shared by its 4 devices, which compute and move data with them");
 }
 
 }  // namespace
