@@ -101,16 +101,18 @@ std::vector<BatchSize> grid(double least_tokens, double most_tokens, double long
   return batches;
 }
 
-/// One part of a stage in the form of a cost: relative least squares over the grid.
+/// One part of a stage in the form of a cost: least squares of the relative error over the grid,
+/// squares weighed by tokens, as micro-batches are packed towards the limit.
 StageCost fitted(const std::vector<BatchSize>& batches, const std::vector<double>& seconds) {
   std::vector<std::vector<double>> columns(3);
   std::vector<double> target;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     if (!(seconds[i] > 0)) continue;
-    columns[0].push_back(batches[i].sum_squares / seconds[i]);
-    columns[1].push_back(batches[i].tokens / seconds[i]);
-    columns[2].push_back(1 / seconds[i]);
-    target.push_back(1);
+    const double weight = std::sqrt(batches[i].tokens);
+    columns[0].push_back(weight * batches[i].sum_squares / seconds[i]);
+    columns[1].push_back(weight * batches[i].tokens / seconds[i]);
+    columns[2].push_back(weight / seconds[i]);
+    target.push_back(weight);
   }
   if (target.empty()) return {};
   const std::vector<double> found = non_negative_least_squares(columns, target);

@@ -22,7 +22,7 @@ std::int64_t divisible_bytes(std::int64_t wanted, int ranks, DataType type) {
 }
 
 CollectiveCase::CollectiveCase(const Bench& bench, Communicator& group, Collective operation,
-                               std::int64_t bytes)
+                               std::int64_t bytes, int sets)
     : bench_(bench),
       group_(group),
       operation_(operation),
@@ -31,17 +31,24 @@ CollectiveCase::CollectiveCase(const Bench& bench, Communicator& group, Collecti
   const std::int64_t part_bytes = part_ * size_of(bench.type);
   const bool gives_part = operation == Collective::all_gather;
   const bool takes_part = operation == Collective::reduce_scatter;
-  from_ = DeviceBuffer(*bench.device, gives_part ? part_bytes : bytes);
-  // All-reduce, broadcast and messages have one buffer.
-  if (gives_part || operation == Collective::all_to_all) to_ = DeviceBuffer(*bench.device, bytes);
-  if (takes_part) to_ = DeviceBuffer(*bench.device, part_bytes);
+  for (int i = 0; i < sets; ++i) {
+    Buffers set;
+    set.from = DeviceBuffer(*bench.device, gives_part ? part_bytes : bytes);
+    // All-reduce, broadcast and messages have one buffer.
+    if (gives_part || operation == Collective::all_to_all) {
+      set.to = DeviceBuffer(*bench.device, bytes);
+    }
+    if (takes_part) set.to = DeviceBuffer(*bench.device, part_bytes);
+    sets_.push_back(std::move(set));
+  }
   part_bytes_.assign(static_cast<std::size_t>(group.size()), part_bytes);
   for (int rank = 0; rank < group.size(); ++rank) part_offsets_.push_back(rank * part_bytes);
 }
 
 template <typename T>
 std::vector<T> CollectiveCase::input() const {
-  std::vector<T> values(static_cast<std::size_t>(from_.bytes() / size_of(bench_.type)));
+  std::vector<T> values(
+      static_cast<std::size_t>(sets_.front().from.bytes() / size_of(bench_.type)));
   const int rank = group_.rank();
   // Who only receives starts with what must be replaced.
   const bool receives =
@@ -82,37 +89,43 @@ std::vector<T> CollectiveCase::expected() const {
   return values;
 }
 
-void CollectiveCase::launch() {
+void CollectiveCase::launch(const Buffers& buffers) {
   Stream& stream = *bench_.stream;
+  void* from = buffers.from.data();
+  void* to = buffers.to.data();
   switch (operation_) {
     case Collective::all_reduce:
-      return group_.all_reduce(from_.data(), elements_, bench_.type, Reduction::sum, stream);
+      return group_.all_reduce(from, elements_, bench_.type, Reduction::sum, stream);
     case Collective::reduce_scatter:
-      return group_.reduce_scatter(from_.data(), to_.data(), part_, bench_.type, stream);
+      return group_.reduce_scatter(from, to, part_, bench_.type, stream);
     case Collective::all_gather:
-      return group_.all_gather(from_.data(), to_.data(), part_, bench_.type, stream);
+      return group_.all_gather(from, to, part_, bench_.type, stream);
     case Collective::broadcast:
-      return group_.broadcast(from_.data(), from_.bytes(), 0, stream);
+      return group_.broadcast(from, buffers.from.bytes(), 0, stream);
     case Collective::all_to_all:
-      return group_.all_to_all_v(from_.data(), part_bytes_, part_offsets_, to_.data(), part_bytes_,
-                                 part_offsets_, stream);
-    case Collective::send: {
-      const std::array<Message, 1> message{
-          Message{1 - group_.rank(), group_.rank() == 0, from_.data(), from_.bytes()}};
-      return group_.exchange(message, Channel::other, stream);
-    }
+      return group_.all_to_all_v(from, part_bytes_, part_offsets_, to, part_bytes_, part_offsets_,
+                                 stream);
+    case Collective::send:
+      return exchange(0, buffers);
   }
   throw std::logic_error("a collective that the profiler does not know");
+}
+
+void CollectiveCase::exchange(int sender, const Buffers& buffers) {
+  const std::array<Message, 1> message{Message{1 - group_.rank(), group_.rank() == sender,
+                                               buffers.from.data(), buffers.from.bytes()}};
+  group_.exchange(message, Channel::other, *bench_.stream);
 }
 
 template <typename T>
 std::int64_t CollectiveCase::compare() {
   const std::vector<T> before = input<T>();
-  bench_.device->copy_to_device(from_.data(), before.data(), from_.bytes(), *bench_.stream);
-  launch();
+  const auto& [from, to] = sets_.front();
+  bench_.device->copy_to_device(from.data(), before.data(), from.bytes(), *bench_.stream);
+  launch(sets_.front());
   const std::vector<T> wanted = expected<T>();
   std::vector<T> found(wanted.size());
-  bench_.device->copy_to_host(found.data(), to_.bytes() > 0 ? to_.data() : from_.data(),
+  bench_.device->copy_to_host(found.data(), to.bytes() > 0 ? to.data() : from.data(),
                               static_cast<std::int64_t>(found.size() * sizeof(T)), *bench_.stream);
   bench_.device->synchronize(*bench_.stream);
   std::int64_t wrong = 0;
@@ -123,7 +136,9 @@ std::int64_t CollectiveCase::compare() {
 std::int64_t CollectiveCase::wrong_values() {
   const std::int64_t wrong = bench_.type == DataType::f64 ? compare<double>() : compare<float>();
   // Sums of sums would grow without end when it is repeated; of zeros they do not.
-  bench_.device->zero(from_.data(), from_.bytes(), *bench_.stream);
+  for (const Buffers& set : sets_) {
+    bench_.device->zero(set.from.data(), set.from.bytes(), *bench_.stream);
+  }
   bench_.device->synchronize(*bench_.stream);
   return wrong;
 }
@@ -135,15 +150,13 @@ double CollectiveCase::run(int times) {
     // There and back: one way alone, messages would overtake one another's time.
     for (int i = 0; i < times; ++i) {
       for (const int sender : {0, 1}) {
-        const std::array<Message, 1> message{
-            Message{1 - group_.rank(), group_.rank() == sender, from_.data(), from_.bytes()}};
-        group_.exchange(message, Channel::other, *bench_.stream);
+        exchange(sender, next());
         bench_.device->synchronize(*bench_.stream);
       }
     }
     halves = 2;
   } else {
-    for (int i = 0; i < times; ++i) launch();
+    for (int i = 0; i < times; ++i) launch(next());
     bench_.device->synchronize(*bench_.stream);
   }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / halves;

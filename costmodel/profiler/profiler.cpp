@@ -45,9 +45,9 @@ SamplingLimits sampling_limits(bool quick) {
   return limits;
 }
 
-/// Sets of arguments that a kernel is measured with in turn. Training's kernels find the weights of
-/// another layer and the activations of the whole stage between two uses of theirs, so what they
-/// read is in no cache that is smaller than that.
+/// Sets of arguments that a kernel, collective or copy is measured with in turn. Training's kernels
+/// find the weights of another layer and the activations of the whole stage between two uses of
+/// theirs, so what they read is in no cache that is smaller than that.
 int argument_sets(std::int64_t bytes) {
   constexpr std::int64_t kBetweenUses = std::int64_t{64} << 20;
   constexpr std::int64_t kMostSets = 16;
@@ -236,7 +236,8 @@ class Profiling {
     if (!wanted(stands)) return true;
     const auto measuring = make_everywhere<CollectiveCase>(what, [&] {
       if (group == nullptr) return std::unique_ptr<CollectiveCase>();
-      return std::make_unique<CollectiveCase>(bench_, *group, operation, bytes);
+      return std::make_unique<CollectiveCase>(bench_, *group, operation, bytes,
+                                              argument_sets(2 * bytes));
     });
     // Ranks outside the groups go by what those inside found.
     if (!everywhere(bench_, group == nullptr || measuring != nullptr)) {
@@ -293,29 +294,31 @@ class Profiling {
       DeviceBuffer to;
       std::vector<char> host;
     };
-    const auto buffers = make_everywhere<Buffers>(what, [&] {
-      auto made = std::make_unique<Buffers>();
-      made->from = DeviceBuffer(*bench_.device, bytes);
-      fill(bench_, made->from);
-      if (direction == CopyDirection::device_to_device) {
-        made->to = DeviceBuffer(*bench_.device, bytes);
-      } else {
-        made->host.assign(static_cast<std::size_t>(bytes), 1);
+    const auto sets = make_everywhere<std::vector<Buffers>>(what, [&] {
+      auto made = std::make_unique<std::vector<Buffers>>(
+          static_cast<std::size_t>(argument_sets(2 * bytes)));
+      for (Buffers& set : *made) {
+        set.from = DeviceBuffer(*bench_.device, bytes);
+        fill(bench_, set.from);
+        if (direction == CopyDirection::device_to_device) {
+          set.to = DeviceBuffer(*bench_.device, bytes);
+        } else {
+          set.host.assign(static_cast<std::size_t>(bytes), 1);
+        }
       }
       return made;
     });
-    if (!buffers) return false;
-    const auto copy = [&] {
+    if (!sets) return false;
+    const auto copy = [&, turn = std::size_t{0}]() mutable {
       Stream& stream = *bench_.stream;
+      Buffers& set = (*sets)[turn++ % sets->size()];
       switch (direction) {
         case CopyDirection::host_to_device:
-          return bench_.device->copy_to_device(buffers->from.data(), buffers->host.data(), bytes,
-                                               stream);
+          return bench_.device->copy_to_device(set.from.data(), set.host.data(), bytes, stream);
         case CopyDirection::device_to_host:
-          return bench_.device->copy_to_host(buffers->host.data(), buffers->from.data(), bytes,
-                                             stream);
+          return bench_.device->copy_to_host(set.host.data(), set.from.data(), bytes, stream);
         case CopyDirection::device_to_device:
-          return bench_.device->copy(buffers->to.data(), buffers->from.data(), bytes, stream);
+          return bench_.device->copy(set.to.data(), set.from.data(), bytes, stream);
       }
     };
     const Sampled sampled = sample_call(bench_, copy, limits_);

@@ -172,7 +172,7 @@ TEST(ProfilerMpi, CollectivesInDoublePrecisionAndOddSizes) {
     for (const Collective operation :
          {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
           Collective::broadcast, Collective::all_to_all}) {
-      CollectiveCase measured(cpu.bench, world, operation, bytes);
+      CollectiveCase measured(cpu.bench, world, operation, bytes, 3);
       EXPECT_EQ(measured.wrong_values(), 0) << to_string(operation);
       EXPECT_GE(measured.run(3), 0);
       EXPECT_EQ(measured.wrong_values(), 0) << to_string(operation);
