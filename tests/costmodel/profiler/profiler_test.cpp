@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/random.h"
 #include "costmodel/compose_operations.h"
 #include "costmodel/profiler/machine.h"
 #include "tests/base/temporary_folder.h"
@@ -83,6 +84,29 @@ TEST(Profiler, StopsWhenTimeIsUpAndSaysWhatIsMissing) {
   const OperatorProfile profile = profile_machine(cpu.bench, settings, {}, {}).profile;
   EXPECT_TRUE(profile.kernels.empty());
   EXPECT_TRUE(has_note(profile, "--resume"));
+}
+
+/// A clock by which half of all work takes a millisecond more: frequencies that change.
+double unsteady_seconds() {
+  static double added = 0;
+  static Random random(8);
+  added += 1e-3 * static_cast<double>(random.below(2));
+  return wall_seconds() + added;
+}
+
+// Case B08: times that move are stored with their spread, and the profile warns.
+TEST(Profiler, WarnsOfTimesThatMove) {
+  CpuProcess process = start_cpu_process(1);
+  CpuBench cpu(process);
+  cpu.bench.clock = unsteady_seconds;
+  const OperatorProfile profile = profile_machine(cpu.bench, small_settings(), {}, {}).profile;
+  EXPECT_TRUE(has_note(profile, "warning"));
+  EXPECT_TRUE(has_note(profile, "spread by more than 25 %"));
+  ASSERT_FALSE(profile.kernels.empty());
+  const auto spread = std::ranges::count_if(profile.kernels, [](const KernelSample& sample) {
+    return sample.time.high_seconds > 1.25 * sample.time.low_seconds;
+  });
+  EXPECT_GT(2 * spread, std::ssize(profile.kernels));
 }
 
 // Case B05: sizes over the device's memory are left out, and the profile says what was reached.
