@@ -105,18 +105,26 @@ IdealTimes ideal_times(const ModelSpec& model, const ClusterSpec& cluster, const
         bytes * layers / scheme.cp / tensor_bandwidth(cluster, scheme.tp);
   }
   if (scheme.cp > 1) {
-    // Each device sends its keys and values cp − 1 times; in the backward their gradients as well.
-    const bool across = scheme.tp * scheme.cp > cluster.devices_per_node;
-    const LinkSpec& link = across ? cluster.inter_node : cluster.intra_node;
-    const double kv_heads = std::max(1.0, static_cast<double>(model.kv_heads) / scheme.tp);
-    const double passes = again ? 4 : 3;
-    const double bytes = passes * 2 * kBf16 * kv_heads * model.head_dim;
-    const double steps = scheme.cp - 1;
-    ideal.communication_per_token +=
-        bytes * steps * layers / scheme.cp / link.bandwidth_bytes_per_second;
-    ideal.ring_latency = passes * steps * layers * link.latency_seconds;
+    const StageCost ring = ring_attention_traffic(model, cluster, scheme);
+    ideal.communication_per_token += ring.b;
+    ideal.ring_latency = ring.c;
   }
   return ideal;
+}
+
+StageCost ring_attention_traffic(const ModelSpec& model, const ClusterSpec& cluster,
+                                 const Scheme& scheme) {
+  if (scheme.cp == 1) return {};
+  // Each device sends its keys and values cp − 1 times; in the backward their gradients as well.
+  const bool across = scheme.tp * scheme.cp > cluster.devices_per_node;
+  const LinkSpec& link = across ? cluster.inter_node : cluster.intra_node;
+  const double layers = static_cast<double>(model.layers) / scheme.pp;
+  const double kv_heads = std::max(1.0, static_cast<double>(model.kv_heads) / scheme.tp);
+  const double passes = scheme.recompute == Recompute::full ? 4 : 3;
+  const double bytes = passes * 2 * kBf16 * kv_heads * model.head_dim;
+  const double steps = scheme.cp - 1;
+  return {0, bytes * steps * layers / scheme.cp / link.bandwidth_bytes_per_second,
+          passes * steps * layers * link.latency_seconds};
 }
 
 }  // namespace detail

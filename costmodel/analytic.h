@@ -15,6 +15,11 @@ struct IdealTimes {
 };
 IdealTimes ideal_times(const ModelSpec& model, const ClusterSpec& cluster, const Scheme& scheme);
 
+/// Seconds that the ring of context parallelism takes on one stage at the links' full rates, beside
+/// nothing: per token of the whole sequence (b) and per micro-batch (c).
+StageCost ring_attention_traffic(const ModelSpec& model, const ClusterSpec& cluster,
+                                 const Scheme& scheme);
+
 /// Measured over ideal, from the shipped A800 tables by least squares of the relative error.
 struct Calibration {
   double attention_factor = 0;      ///< 1 / efficiency

@@ -56,6 +56,16 @@ struct NumberBytes {
 /// the master, gradient and two moments of an element in the fixed layout. Below, the default.
 NumberBytes number_bytes(int element_bytes);
 
+/// Where parameters and gradients are between their uses. `replicated`: every pipeline keeps its
+/// own for the iteration, optimizer states are split over all devices (ZeRO-1). `sharded`: they are
+/// split as well and gathered layer by layer in every pass of every micro-batch (ZeRO-3, fully
+/// sharded data parallelism); such programs have no tensor or pipeline parallelism.
+enum class ParameterSharding : std::uint8_t { replicated, sharded };
+
+/// How context parallelism computes attention: keys and values go round a ring, or all-to-alls turn
+/// shares of the tokens into shares of the heads and back (Ulysses).
+enum class ContextExchange : std::uint8_t { ring, all_to_all };
+
 /// Everything that turns a scheme and a micro-batch into seconds and bytes. Plain data, made once.
 struct CostModel {
   ModelSpec model;
@@ -64,6 +74,8 @@ struct CostModel {
   MemoryModel memory = MemoryModel::published;
   OptimizerLayout optimizer;
   NumberBytes numbers;  ///< of the composed memory model
+  ParameterSharding sharding = ParameterSharding::replicated;
+  ContextExchange context_exchange = ContextExchange::ring;
 };
 
 /// Schemes the cost model has times for and that this cluster can hold at all (devices() at most

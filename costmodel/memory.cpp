@@ -119,6 +119,15 @@ StageMemory stage_memory(const CostModel& model, const Scheme& scheme, int stage
   // The published constants hold 4.2 bytes a parameter for bf16 parameters and gradients together
   // (B·(1 − alpha)·H² a layer).
   memory.gradients = model.numbers.gradient * parameters;
+  if (model.sharding == ParameterSharding::sharded) {
+    // A share of everything; the layer in use with the one that is fetched ahead, and the gradients
+    // of one layer on their way out.
+    const double devices = model.cluster.devices();
+    const double layer = static_cast<double>(
+        std::max({layer_parameters(spec), embedding_parameters(spec), head_parameters(spec)}));
+    memory.parameters = memory.parameters / devices + 2 * model.numbers.parameter * layer;
+    memory.gradients = memory.gradients / devices + model.numbers.gradient * layer;
+  }
   // Bytes by token are those of bf16.
   const double wider = model.numbers.activation / kBf16;
   memory.activations = wider * live * layers *
@@ -135,7 +144,11 @@ StageMemory stage_memory(const CostModel& model, const Scheme& scheme, int stage
   }
   const double hidden_bytes = model.numbers.activation * spec.hidden * largest;
   if (scheme.tp > 1) memory.buffers += 2 * hidden_bytes;  // gathered input, gathered gradient
-  if (scheme.cp > 1) {
+  if (scheme.cp > 1 && model.context_exchange == ContextExchange::all_to_all) {
+    // Queries, keys, values and output in the form of the other side of the exchange.
+    memory.buffers += 2 * model.numbers.activation * spec.head_dim *
+                      (spec.heads + static_cast<double>(spec.kv_heads)) * largest;
+  } else if (scheme.cp > 1) {
     // Keys and values of this step and of the next.
     memory.buffers += 2 * 2 * model.numbers.activation * per_device(spec.kv_heads, scheme.tp) *
                       spec.head_dim * largest;

@@ -23,16 +23,24 @@ struct PipelinePlan {
   Scheme scheme;
   std::vector<MicroBatch> micro_batches;
   double time_seconds = 0;
+  /// Phases of an iteration run one after the other, each on the whole cluster; 0 is the first, and
+  /// pipelines stand in the order of their phases.
+  int phase = 0;
 };
 
 /// One iteration's sequence assignment: dispatching over pipelines and packing into micro-batches.
 struct BatchPlan {
   int strategy = 0;  ///< index in the strategy set
   std::vector<PipelinePlan> pipelines;
-  double makespan_seconds = 0;         ///< slowest pipeline, the schedule's own recurrence
+  /// Slowest pipeline by the schedule's own recurrence, summed over phases. With sharded parameters
+  /// pipelines keep step: the slowest micro-batch of every step, summed over steps.
+  double makespan_seconds = 0;
   double lower_bound_seconds = 0;      ///< no assignment on the chosen strategy is faster
   double set_lower_bound_seconds = 0;  ///< no assignment on any strategy of the set is faster
   double planning_seconds = 0;         ///< measured
+
+  /// Phases of the iteration, at least 1.
+  int phases() const { return pipelines.empty() ? 1 : pipelines.back().phase + 1; }
 };
 
 }  // namespace hydraulis

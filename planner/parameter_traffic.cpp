@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/program/collectives.h"
 #include "planner/program/lower.h"
 
 namespace hydraulis {
@@ -10,18 +11,14 @@ double parameter_traffic_seconds(const Strategy& strategy, const CostModel& mode
   BatchPlan idle;
   for (const Scheme& scheme : strategy) idle.pipelines.push_back({scheme, {}, 0});
   const Program program = lower(idle, model);
-  const LinkSpec& intra = model.cluster.intra_node;
-  const LinkSpec& inter = model.cluster.inter_node;
   double busiest = 0;
   for (const Stage& stage : program.stages) {
     double seconds = 0;
     for (const Instruction& instruction : stage.instructions) {
       if (instruction.stream != StreamKind::parameters) continue;
-      const auto near = static_cast<double>(instruction.intra_node_bytes);
-      const auto far = static_cast<double>(instruction.inter_node_bytes);
-      const double latency = far > 0 ? inter.latency_seconds : intra.latency_seconds;
-      seconds += instruction.transfers * latency + near / intra.bandwidth_bytes_per_second +
-                 far / inter.bandwidth_bytes_per_second;
+      seconds += traffic_seconds(
+          {instruction.intra_node_bytes, instruction.inter_node_bytes, instruction.transfers},
+          model.cluster);
     }
     busiest = std::max(busiest, seconds);
   }

@@ -33,8 +33,9 @@ class Policy {
   virtual std::size_t lookahead() const { return 0; }
   /// The cost model its plans are made and must be executed with.
   virtual const CostModel& cost_model() const = 0;
+  /// Grows where strategies are made up on the way. A plan's number is that of its last phase's.
   virtual const std::vector<Strategy>& strategies() const = 0;
-  /// Beside results: the layout it found and what it could not try.
+  /// Beside results: the layout it found and what it could not try; after a run, what it delayed.
   virtual std::string remark() const { return {}; }
   /// Whether sequences may be trained in another iteration than they were drawn for.
   virtual bool reorders_data() const { return false; }
@@ -44,6 +45,9 @@ struct PolicyInfo {
   const char* name;
   const char* summary;  ///< one line for --help
   std::unique_ptr<Policy> (*make)(const PolicySetup& setup);
+  /// Whether the runtime executes its programs: one phase, parameters that stay for the iteration,
+  /// each batch trained when it is drawn.
+  bool trainable = true;
 };
 
 /// Every policy, in the order of their help.

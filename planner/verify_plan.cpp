@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 
 namespace hydraulis {
 namespace {
@@ -77,9 +78,19 @@ std::vector<std::string> verify(const BatchPlan& plan, const Batch& batch, const
     if (batch.lengths[i] > 0) expected[batch.ids[i]] = batch.lengths[i];
   }
   std::map<std::uint64_t, int> seen;
-  double makespan = 0;
+  std::vector<double> slowest;                  // by phase
+  std::vector<std::vector<double>> step_times;  // the slowest micro-batch of each step, by phase
+  int phase = 0;
   for (std::size_t k = 0; k < plan.pipelines.size(); ++k) {
     const PipelinePlan& pipeline = plan.pipelines[k];
+    if (pipeline.phase < phase || pipeline.phase > phase + 1 || (k == 0 && pipeline.phase != 0)) {
+      problems.push_back(
+          fmt::format("pipeline {}: phase {} after phase {}", k, pipeline.phase, phase));
+      return problems;
+    }
+    phase = pipeline.phase;
+    slowest.resize(static_cast<std::size_t>(phase) + 1);
+    step_times.resize(slowest.size());
     std::int64_t limit = max_tokens(model, pipeline.scheme);
     if (max_tokens_cap > 0) limit = std::min(limit, max_tokens_cap);
     for (std::size_t j = 0; j < pipeline.micro_batches.size(); ++j) {
@@ -118,7 +129,23 @@ std::vector<std::string> verify(const BatchPlan& plan, const Batch& batch, const
       problems.push_back(fmt::format("pipeline {}: takes {} s, the plan says {} s", k, seconds,
                                      pipeline.time_seconds));
     }
-    makespan = std::max(makespan, seconds);
+    slowest.back() = std::max(slowest.back(), seconds);
+    std::vector<double>& steps = step_times.back();
+    steps.resize(std::max(steps.size(), pipeline.micro_batches.size()));
+    for (std::size_t j = 0; j < pipeline.micro_batches.size(); ++j) {
+      const MicroBatch& one = pipeline.micro_batches[j];
+      steps[j] = std::max(
+          steps[j], stage_cost(model, pipeline.scheme, 0)
+                        ->of(one.sum_squares(), static_cast<double>(one.tokens() + one.padding)));
+    }
+  }
+  double makespan = 0;
+  if (model.sharding == ParameterSharding::sharded) {
+    for (const auto& steps : step_times) {
+      makespan = std::accumulate(steps.begin(), steps.end(), makespan);
+    }
+  } else {
+    makespan = std::accumulate(slowest.begin(), slowest.end(), 0.0);
   }
   for (const auto& [id, length] : expected) {
     const auto found = seen.find(id);

@@ -1,8 +1,11 @@
 #include "runtime/run_config.h"
 
+#include <fmt/ranges.h>
+
 #include <limits>
 
 #include "base/error.h"
+#include "planner/policy.h"
 
 namespace hydraulis {
 namespace {
@@ -75,6 +78,19 @@ void read_bad_steps(RunConfig& config, JsonFields fields) {
   fields.finish();
 }
 
+/// Unknown names are left to make_policy().
+void expect_trainable(const std::string& policy, const std::string& where) {
+  std::vector<std::string> trainable;
+  bool refused = false;
+  for (const PolicyInfo& info : policies()) {
+    if (info.trainable) trainable.emplace_back(info.name);
+    refused |= policy == info.name && !info.trainable;
+  }
+  if (!refused) return;
+  throw InputError("{}: \"{}\" is simulated only; policies that train are: {}", where, policy,
+                   fmt::join(trainable, ", "));
+}
+
 }  // namespace
 
 RunConfig load_run_config(const std::filesystem::path& file) {
@@ -92,6 +108,7 @@ RunConfig load_run_config(const std::filesystem::path& file) {
       fields.integer_or("seed", 0, 0, std::numeric_limits<std::int64_t>::max()));
   config.data = fields.at("data");
   config.policy = fields.text_or("policy", config.policy);
+  expect_trainable(config.policy, fields.name("policy"));
   const std::string type = fields.text_or("precision", "f32");
   if (type != "f32" && type != "f64") {
     throw InputError("{}: \"{}\", expected f32 or f64 (bf16 needs a GPU)", fields.name("precision"),

@@ -58,11 +58,6 @@ SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, con
   const auto planner = make_policy(policy, setup);
   SimulatedRun simulated;
   simulated.model = planner->cost_model();
-  simulated.strategies = planner->strategies();
-  simulated.remark = planner->remark();
-  if (planner->reorders_data()) {
-    simulated.remark += "; trains sequences in other iterations than drawn";
-  }
   Window window(run, planner->lookahead());
   RunTotals totals;
   double wall_seconds = 0;
@@ -83,6 +78,12 @@ SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, con
     if (options.keep_plan && *options.keep_plan >= first && *options.keep_plan < first + count) {
       simulated.kept_plan = std::move(plans[*options.keep_plan - first]);
     }
+  }
+  // Policies that make up strategies on the way have them all now, and know what they delayed.
+  simulated.strategies = planner->strategies();
+  simulated.remark = planner->remark();
+  if (planner->reorders_data()) {
+    simulated.remark += "; trains sequences in other iterations than drawn";
   }
   const ClusterSpec& cluster = simulated.model.cluster;
   simulated.result.summary = totals.summary(cluster.devices(), cluster.device.peak_flops);

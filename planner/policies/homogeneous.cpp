@@ -1,9 +1,11 @@
 #include "planner/policies/homogeneous.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/error.h"
+#include "costmodel/derived_schemes.h"
 #include "planner/bounds.h"
 
 namespace hydraulis {
@@ -33,6 +35,11 @@ HomogeneousLayout make_layout(const PolicySetup& setup, const Scheme& scheme) {
 }
 
 }  // namespace
+
+PolicySetup with_rings(PolicySetup setup) {
+  add_ring_schemes(setup.model, std::array{2, 4, 8});
+  return setup;
+}
 
 HomogeneousLayout best_homogeneous_layout(const PolicySetup& setup, const LayoutPlanner& planner) {
   const auto sample = sample_batches(setup.batches);

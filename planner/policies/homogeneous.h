@@ -14,6 +14,9 @@ struct HomogeneousLayout {
   std::string remark;           ///< the layout and what was tried
 };
 
+/// The setup with context parallelism by rings of 2, 4 and 8 where the profile does not know it.
+PolicySetup with_rings(PolicySetup setup);
+
 /// Plans one batch on a layout's only strategy.
 using LayoutPlanner = std::function<BatchPlan(std::span<const Sequence>, const HomogeneousLayout&)>;
 

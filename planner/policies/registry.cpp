@@ -17,6 +17,19 @@ constexpr std::array kPolicies = {
                make_hydraulis_static},
     PolicyInfo{"hydraulis", "a heterogeneous strategy chosen every iteration, two-stage assignment",
                make_hydraulis},
+    PolicyInfo{"megatron", "Megatron-LM: best tp, pp, cp layout, packing in the order drawn",
+               make_megatron},
+    PolicyInfo{"dynamic-cp", "Megatron-LM's dynamic context parallelism", make_dynamic_cp, false},
+    PolicyInfo{"deepspeed", "DeepSpeed: ZeRO-3 with Ulysses, one degree", make_deepspeed, false},
+    PolicyInfo{"fsdp", "PyTorch FSDP, sequences as the sampler deals them", make_fsdp, false},
+    PolicyInfo{"hotspa", "HotSPa: length buckets, layouts switched within an iteration",
+               make_hotspa, false},
+    PolicyInfo{"flexsp", "FlexSP: unequal sequence-parallel groups, ZeRO-3", make_flexsp, false},
+    PolicyInfo{"dynapipe", "DynaPipe: padded micro-batches by dynamic programming", make_dynapipe},
+    PolicyInfo{"wlb-llm", "WLB-LLM: packing for equal time, outliers delayed", make_wlb, false},
+    PolicyInfo{"longalign", "LongAlign: batches sorted by length, ZeRO-3", make_longalign, false},
+    PolicyInfo{"bytescale", "ByteScale: rings of any size, hybrid data parallelism",
+               make_bytescale},
 };
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "planner/program/lower_sharded.h"
+#include "planner/program/phases.h"
 #include "planner/program/placement.h"
 #include "planner/program/reshard.h"
 #include "planner/program/schedule_order.h"
@@ -12,15 +14,8 @@ namespace hydraulis {
 namespace {
 
 constexpr std::int64_t kActivationBytes = 2;  // bf16
-constexpr std::int64_t kNormBytes = 4;        // one fp32 sum of squares
 /// Received activations (or gradients) that wait for their turn while one is being used.
 constexpr int kReceiveSlots = 2;
-
-int messages_of_doubling(int members) {
-  int messages = 0;
-  for (std::int64_t reached = 1; reached < members; reached *= 2) ++messages;
-  return messages;
-}
 
 /// Writes the instruction stream of one stage.
 class StageWriter {
@@ -29,9 +24,10 @@ class StageWriter {
               int stage_index)
       : model_(model), program_(program), pipeline_(pipeline), global_(stage_index) {}
 
-  std::vector<Instruction> write(const Schedule schedule,
-                                 const std::vector<std::pair<int, ReshardSummary>>& layers) {
-    reshard(Op::gather_parameters, layers, -1);
+  std::vector<Instruction> write(const Schedule schedule, const StageTraffic& traffic, int phases) {
+    for (int phase = 0; phase < pipeline_.phase; ++phase) add(make_barrier());
+    const int entered = static_cast<int>(instructions_.size()) - 1;
+    reshard(Op::gather_parameters, traffic.gather, entered);
     last_gather_ = static_cast<int>(instructions_.size()) - 1;
     const int micro_batches = static_cast<int>(pipeline_.micro_batches.size());
     forwards_.assign(micro_batches, -1);
@@ -46,10 +42,13 @@ class StageWriter {
         last_compute = backward(step.micro_batch, stage.index + 1 < stages, stage.index > 0);
       }
     }
-    // The last layers' gradients are complete first, so they leave first.
-    std::vector<std::pair<int, ReshardSummary>> reversed(layers.rbegin(), layers.rend());
-    reshard(Op::reduce_gradients, reversed, last_compute);
-    norm_and_step();
+    reshard(Op::reduce_gradients, traffic.reduce, last_compute);
+    for (int phase = pipeline_.phase + 1; phase < phases; ++phase) {
+      Instruction barrier = make_barrier();
+      barrier.depends_on.push_back(static_cast<int>(instructions_.size()) - 1);
+      add(std::move(barrier));
+    }
+    norm_and_step(pipeline_.phase + 1 == phases);
     return std::move(instructions_);
   }
 
@@ -74,13 +73,14 @@ class StageWriter {
     return instruction;
   }
 
-  /// One instruction a layer. They follow one another on their stream, so only the first names
-  /// what all of them wait for.
-  void reshard(Op op, const std::vector<std::pair<int, ReshardSummary>>& layers, int after) {
-    for (const auto& [layer, summary] : layers) {
+  Instruction make_barrier() const { return make(Op::barrier, StreamKind::collective); }
+
+  /// They follow one another on their stream, so only the first names what all of them wait for.
+  void reshard(Op op, const std::vector<LayerTraffic>& layers, int after) {
+    for (const auto& [begin, end, summary] : layers) {
       Instruction instruction = make(op, StreamKind::parameters);
-      instruction.layer_begin = layer;
-      instruction.layer_end = layer + 1;
+      instruction.layer_begin = begin;
+      instruction.layer_end = end;
       instruction.intra_node_bytes = summary.intra_node_bytes;
       instruction.inter_node_bytes = summary.inter_node_bytes;
       instruction.transfers = summary.messages;
@@ -153,16 +153,11 @@ class StageWriter {
     return index;
   }
 
-  void norm_and_step() {
-    Instruction norm = make(Op::gradient_norm, StreamKind::collective);
-    const int near = messages_of_doubling(std::min(program_.devices, program_.devices_per_node));
-    const int far = messages_of_doubling((program_.devices + program_.devices_per_node - 1) /
-                                         program_.devices_per_node);
-    norm.intra_node_bytes = near * kNormBytes;
-    norm.inter_node_bytes = far * kNormBytes;
-    norm.transfers = near + far;
+  void norm_and_step(bool steps) {
+    Instruction norm = make_norm(program_);
     norm.depends_on.push_back(static_cast<int>(instructions_.size()) - 1);
     const int norm_index = add(std::move(norm));
+    if (!steps) return;
     Instruction step = over_layers(Op::optimizer_step, StreamKind::compute);
     step.depends_on.push_back(norm_index);
     add(std::move(step));
@@ -181,6 +176,21 @@ class StageWriter {
 void check(const BatchPlan& plan, const CostModel& model) {
   if (plan.pipelines.empty()) throw InputError("lowering: the plan has no pipelines");
   if (model.model.layers < 1) throw InputError("lowering: the model has no layers");
+  int phase = 0;
+  for (const PipelinePlan& pipeline : plan.pipelines) {
+    if (pipeline.phase < phase || pipeline.phase > phase + 1 ||
+        (&pipeline == &plan.pipelines.front() && pipeline.phase != 0)) {
+      throw InputError(
+          "lowering: a pipeline of phase {} follows one of phase {}, expected {} or {}",
+          pipeline.phase, phase, phase, phase + 1);
+    }
+    phase = pipeline.phase;
+    const Scheme& scheme = pipeline.scheme;
+    if (model.sharding == ParameterSharding::sharded && scheme.tp * scheme.pp != 1) {
+      throw InputError("lowering: sharded parameters need tp 1 and pp 1, not the scheme {}",
+                       to_string(scheme));
+    }
+  }
   const OptimizerLayout& optimizer = model.optimizer;
   if (optimizer.dp < 1 || optimizer.tp < 1 || optimizer.pp < 1) {
     throw InputError("optimizer layout: dp, tp and pp must be at least 1, not dp{} tp{} pp{}",
@@ -199,21 +209,19 @@ void check(const BatchPlan& plan, const CostModel& model) {
 
 Program lower(const BatchPlan& plan, const CostModel& model, const LowerOptions& options) {
   check(plan, model);
-  std::vector<Scheme> schemes;
-  for (const PipelinePlan& pipeline : plan.pipelines) schemes.push_back(pipeline.scheme);
-  const Placement placement = place(schemes, model.cluster.nodes, model.cluster.devices_per_node);
-
   Program program;
   program.model_name = model.model.name;
   program.layers = model.model.layers;
   program.devices = model.cluster.devices();
   program.devices_per_node = model.cluster.devices_per_node;
   program.optimizer = model.optimizer;
+  program.sharding = model.sharding;
+  const Placement placement = place_phases(plan, model.cluster);
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
-    const Scheme& scheme = schemes[p];
+    const Scheme& scheme = plan.pipelines[p].scheme;
     const std::vector<int> layers = stage_layers(scheme, model.model.layers);
-    program.pipelines.push_back(
-        {scheme, plan.pipelines[p].micro_batches, static_cast<int>(program.stages.size())});
+    program.pipelines.push_back({scheme, plan.pipelines[p].micro_batches,
+                                 static_cast<int>(program.stages.size()), plan.pipelines[p].phase});
     int layer = 0;
     for (int s = 0; s < scheme.pp; ++s) {
       Stage stage;
@@ -229,13 +237,16 @@ Program lower(const BatchPlan& plan, const CostModel& model, const LowerOptions&
     }
   }
 
-  GatherPlanner gather(model.model, model.optimizer, model.cluster.devices_per_node);
+  if (model.sharding == ParameterSharding::sharded) {
+    write_sharded_streams(program, model);
+    return program;
+  }
+  PhaseTraffic traffic(program, model.model);
   for (std::size_t i = 0; i < program.stages.size(); ++i) {
     Stage& stage = program.stages[i];
-    const PipelineProgram& pipeline = program.pipelines[stage.pipeline];
-    StageWriter writer(model, program, pipeline, static_cast<int>(i));
+    StageWriter writer(model, program, program.pipelines[stage.pipeline], static_cast<int>(i));
     stage.instructions =
-        writer.write(options.schedule, gather.stage_summaries(stage, pipeline.scheme.tp));
+        writer.write(options.schedule, traffic.of(static_cast<int>(i)), plan.phases());
   }
   return program;
 }

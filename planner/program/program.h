@@ -82,6 +82,9 @@ struct PipelineProgram {
   Scheme scheme;
   std::vector<MicroBatch> micro_batches;  ///< in lowered order
   int first_stage = 0;                    ///< global index; its stages are consecutive
+  /// Phases of an iteration run one after the other, a barrier between them, each on all devices;
+  /// the last one's stages step the optimizer. Ascending over the pipelines.
+  int phase = 0;
 };
 
 /// One iteration, ready to be executed: by the simulator in virtual time, by the runtime for real.
@@ -91,6 +94,10 @@ struct Program {
   int devices = 0;
   int devices_per_node = 0;
   OptimizerLayout optimizer;
+  /// Sharded: every pass of a micro-batch gathers the parameters from all devices (the first layer
+  /// before it, the others while it runs) and every backward reduces all gradients; a barrier
+  /// before each pass stands for those collectives, in which all devices take part.
+  ParameterSharding sharding = ParameterSharding::replicated;
   std::vector<PipelineProgram> pipelines;
   std::vector<Stage> stages;
 };

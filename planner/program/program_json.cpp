@@ -229,6 +229,7 @@ Json program_to_json(const Program& program) {
       {"devices_per_node", program.devices_per_node},
       {"optimizer_layout",
        {{"dp", program.optimizer.dp}, {"tp", program.optimizer.tp}, {"pp", program.optimizer.pp}}}};
+  if (program.sharding == ParameterSharding::sharded) json["parameters"] = "sharded";
   json["pipelines"] = Json::array();
   for (const PipelineProgram& pipeline : program.pipelines) {
     Json batches = Json::array();
@@ -240,6 +241,7 @@ Json program_to_json(const Program& program) {
     json["pipelines"].push_back({{"scheme", scheme_to_json(pipeline.scheme)},
                                  {"first_stage", pipeline.first_stage},
                                  {"micro_batches", std::move(batches)}});
+    if (pipeline.phase != 0) json["pipelines"].back()["phase"] = pipeline.phase;
   }
   json["stages"] = Json::array();
   for (const Stage& stage : program.stages) {
@@ -273,6 +275,12 @@ Program program_from_json(const Json& json, const std::string& where) {
   program.optimizer.tp = static_cast<int>(optimizer.integer("tp", 1, kMostDevices));
   program.optimizer.pp = static_cast<int>(optimizer.integer("pp", 1, kMostDevices));
   optimizer.finish();
+  const std::string parameters = fields.text_or("parameters", "replicated");
+  if (parameters != "replicated" && parameters != "sharded") {
+    throw InputError("{}: expected replicated or sharded, not '{}'", fields.name("parameters"),
+                     parameters);
+  }
+  if (parameters == "sharded") program.sharding = ParameterSharding::sharded;
 
   const Json& stages = fields.at("stages");
   if (!stages.is_array()) throw InputError("{}: expected an array", fields.name("stages"));
@@ -282,6 +290,12 @@ Program program_from_json(const Json& json, const std::string& where) {
     PipelineProgram pipeline;
     pipeline.scheme = reader.scheme(one.at("scheme"), path + ".scheme");
     pipeline.first_stage = static_cast<int>(one.integer("first_stage", 0, count));
+    const int last = program.pipelines.empty() ? 0 : program.pipelines.back().phase;
+    const int next = program.pipelines.empty() ? 0 : last + 1;
+    // Left out in programs of one phase.
+    if (last > 0 || one.has("phase")) {
+      pipeline.phase = static_cast<int>(one.integer("phase", last, next));
+    }
     reader.each(one, "micro_batches", path, [&](const Json& batch, const std::string& name) {
       pipeline.micro_batches.push_back(reader.micro_batch(batch, name));
     });

@@ -11,9 +11,10 @@ namespace hydraulis {
 
 /// Checks a program without trusting the code that lowered it. Returns what is wrong, one line a
 /// problem, nothing when all is well:
-///   - places: every stage has tp·cp devices of the cluster, no device serves twice;
+///   - places: every stage has tp·cp devices of the cluster, no device serves twice in a phase;
 ///   - layers: each pipeline has every layer, the embedding and the head once, gathers all of them
-///     before the first forward and reduces each once after the last backward;
+///     before the first forward and reduces each once after the last backward; with sharded
+///     parameters in every pass and every backward of its phase's longest pipeline;
 ///   - work: each stage runs every micro-batch's forward and backward once, in that order, and
 ///     waits for what it uses;
 ///   - messages: every send has its receive (micro-batch, bytes and order alike);

@@ -73,7 +73,12 @@ void verify_instructions(const Program& program, int index, Problems& problems) 
 
 void verify_devices(const Program& program, Problems& problems) {
   std::vector<int> user(std::max(program.devices, 0), -1);
+  int phase = 0;
   for (int s = 0; s < static_cast<int>(program.stages.size()); ++s) {
+    if (const int at = program.pipelines[program.stages[s].pipeline].phase; at != phase) {
+      std::fill(user.begin(), user.end(), -1);
+      phase = at;
+    }
     for (const int device : program.stages[s].devices) {
       if (device < 0 || device >= program.devices) {
         problems.add(fmt::format("places: stage {} uses device {}, expected 0 to {}", s, device,
@@ -108,6 +113,11 @@ void verify_structure(const Program& program, Problems& problems) {
           "stages",
           p, scheme.cp, scheme.tp, scheme.pp, pipeline.first_stage, program.stages.size(), next));
       return;
+    }
+    const int phase = p == 0 ? 0 : program.pipelines[p - 1].phase;
+    if (pipeline.phase < phase || pipeline.phase > (p == 0 ? 0 : phase + 1)) {
+      problems.add(fmt::format("structure: pipeline {} is of phase {} after one of phase {}", p,
+                               pipeline.phase, phase));
     }
     for (std::size_t i = 0; i < pipeline.micro_batches.size(); ++i) {
       const MicroBatch& micro_batch = pipeline.micro_batches[i];
@@ -164,11 +174,23 @@ void verify_reshards(const Program& program, int index, Problems& problems) {
       ++(gathers ? gathered : reduced)[slot(layer)];
     }
   }
+  // Sharded parameters are gathered for every pass of the phase's longest pipeline.
+  const bool sharded = program.sharding == ParameterSharding::sharded;
+  int steps = 1;
+  if (sharded) {
+    steps = 0;
+    for (const PipelineProgram& pipeline : program.pipelines) {
+      if (pipeline.phase != program.pipelines[stage.pipeline].phase) continue;
+      steps = std::max(steps, static_cast<int>(pipeline.micro_batches.size()));
+    }
+  }
+  const int gathers = sharded ? 2 * steps : 1;
   const auto expect_once = [&](int layer) {
-    if (gathered[slot(layer)] != 1 || reduced[slot(layer)] != 1) {
+    if (gathered[slot(layer)] != gathers || reduced[slot(layer)] != steps) {
       problems.add(fmt::format(
-          "layers: stage {} gathers layer {} {} times and reduces it {} times, expected once each",
-          index, layer, gathered[slot(layer)], reduced[slot(layer)]));
+          "layers: stage {} gathers layer {} {} times and reduces it {} times, expected {}", index,
+          layer, gathered[slot(layer)], reduced[slot(layer)],
+          sharded ? fmt::format("{} and {}", gathers, steps) : "once each"));
     }
   };
   if (first == kEmbeddingLayer) expect_once(kEmbeddingLayer);

@@ -120,9 +120,14 @@ class StageWork {
   /// Parameters before the first forward, reduction after the last backward, then norm and step.
   void check_ends() {
     const int norm = only(Op::gradient_norm, -1);
-    const int step = only(Op::optimizer_step, -1);
-    expect_after(step, norm);
-    std::vector<int> gathers, forwards, backwards, reduces;
+    const int phase = program_.pipelines[stage_.pipeline].phase;
+    if (phase == program_.pipelines.back().phase) {
+      expect_after(only(Op::optimizer_step, -1), norm);
+    } else if (!all(Op::optimizer_step, -1).empty()) {
+      problems_.add(
+          fmt::format("work: stage {} steps the optimizer before the last phase", index_));
+    }
+    std::vector<int> gathers, forwards, backwards, reduces, barriers;
     for (int i = 0; i < static_cast<int>(stage_.instructions.size()); ++i) {
       switch (stage_.instructions[i].op) {
         case Op::gather_parameters:
@@ -138,14 +143,56 @@ class StageWork {
         case Op::reduce_gradients:
           reduces.push_back(i);
           break;
+        case Op::barrier:
+          barriers.push_back(i);
+          break;
         default:
           break;
       }
     }
+    if (norm >= 0) expect_all_before({norm}, reduces);
+    if (program_.sharding == ParameterSharding::sharded) {
+      check_passes(gathers, barriers);
+      return;
+    }
+    if (static_cast<int>(barriers.size()) >= phase) {
+      barriers.resize(phase);
+      expect_all_before(first_of_each_stream(forwards), barriers);
+    } else {
+      problems_.add(fmt::format("work: stage {} of phase {} meets the others only {} times before",
+                                index_, phase, barriers.size()));
+    }
     // Later forwards (or reductions) of the same stream follow the first one.
     expect_all_before(first_of_each_stream(forwards), gathers);
     expect_all_before(first_of_each_stream(reduces), backwards);
-    if (norm >= 0) expect_all_before({norm}, reduces);
+  }
+
+  /// Sharded parameters: a pass comes after one barrier more than the pass before it and after the
+  /// first layer's gather of its own; no reduction ends before the backward it belongs to.
+  void check_passes(const std::vector<int>& gathers, const std::vector<int>& barriers) {
+    std::size_t passes = 0;
+    std::size_t backwards = 0;
+    const auto done_before = [&](int instruction, const std::vector<int>& of) {
+      const std::vector<bool> done = order_.ancestors(instruction);
+      return static_cast<std::size_t>(
+          std::count_if(of.begin(), of.end(), [&](int i) { return done[i]; }));
+    };
+    std::vector<int> done_backwards;
+    for (int i = 0; i < static_cast<int>(stage_.instructions.size()); ++i) {
+      const Op op = stage_.instructions[i].op;
+      if (op == Op::backward) done_backwards.push_back(i);
+      if (op == Op::reduce_gradients && stage_.instructions[i].layer_begin == kEmbeddingLayer &&
+          backwards < done_backwards.size()) {
+        backwards = done_backwards.size();
+        expect_all_before({i}, done_backwards);
+      }
+      if (op != Op::forward && op != Op::backward) continue;
+      ++passes;
+      if (done_before(i, barriers) < passes || done_before(i, gathers) < 2 * passes - 1) {
+        problems_.add(fmt::format("work: {} does not wait for the gather of its first layer",
+                                  describe(program_, index_, i)));
+      }
+    }
   }
 
   std::vector<int> first_of_each_stream(const std::vector<int>& instructions) const {

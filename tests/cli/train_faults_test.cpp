@@ -47,6 +47,7 @@ TEST(TrainFaults, EveryFieldOfTheRunFileIsChecked) {
       {{{"data", {{"tokens_per_batch", 0}}}}, "tokens_per_batch"},
       {{{"data", {{"unknown", 0}}}}, "field 'data.unknown'"},
       {{{"policy", "best"}}, "best"},
+      {{{"policy", "flexsp"}}, "\"flexsp\" is simulated only"},
       {{{"precision", "f16"}}, "field 'precision'"},
       {{{"optimizer", 1}}, "field 'optimizer'"},
       {{{"optimizer", {{"name", "sgd"}}}}, "field 'optimizer.name'"},
