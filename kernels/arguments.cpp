@@ -61,12 +61,22 @@ void require_logits(const ConstMatrix& logits, std::int64_t vocabulary) {
   require(vocabulary >= 0 && vocabulary <= logits.columns, "cross entropy's vocabulary");
 }
 
-void require_stretches(const OptimizerStep& settings, const ConstMatrix& parameter,
-                       std::initializer_list<ConstMatrix> others) {
+void require_step(const OptimizerStep& settings) {
   require(settings.step >= 1, "the optimizer's step counts from 1");
-  require(parameter.rows == 1, "the optimizer's stretch is one row");
+}
+
+void require_stretches(std::span<const OptimizerStretch> stretches, const ConstMatrix& parameter,
+                       std::initializer_list<ConstMatrix> others) {
+  require(parameter.rows == 1, "the optimizer's matrix is one row");
   for (const ConstMatrix& other : others) {
-    require_shape(other, 1, parameter.columns, "the optimizer's stretch");
+    require_shape(other, 1, parameter.columns, "the optimizer's matrix");
+  }
+  std::int64_t end = 0;
+  for (const OptimizerStretch& stretch : stretches) {
+    require(stretch.begin >= end && stretch.count >= 0 &&
+                stretch.count <= parameter.columns - stretch.begin,
+            "the optimizer's stretches overlap or lie outside its matrices");
+    end = stretch.begin + stretch.count;
   }
 }
 

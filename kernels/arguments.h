@@ -17,7 +17,9 @@ void require_types(DataType type, std::initializer_list<ConstMatrix> others);
 void require_attention(const AttentionShape& shape, std::span<const AttentionSegment> segments,
                        const ConstMatrix& q, const ConstMatrix& k, const ConstMatrix& v);
 void require_logits(const ConstMatrix& logits, std::int64_t vocabulary);
-void require_stretches(const OptimizerStep& settings, const ConstMatrix& parameter,
+void require_step(const OptimizerStep& settings);
+/// Matrices of one row and one length, stretches within them, in order, that do not overlap.
+void require_stretches(std::span<const OptimizerStretch> stretches, const ConstMatrix& parameter,
                        std::initializer_list<ConstMatrix> others);
 
 }  // namespace hydraulis::arguments

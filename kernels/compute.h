@@ -39,6 +39,13 @@ struct OptimizerStep {
   std::int64_t step = 1;      ///< counted from 1, for the bias corrections
 };
 
+/// Neighbouring elements of one tensor within the one-row matrices that the optimizer works on.
+struct OptimizerStretch {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  bool decays = true;  ///< weight_decay holds for it
+};
+
 /// The compute kernels of a backend. All matrices of a call have one type unless said otherwise;
 /// outputs must not overlap inputs unless said otherwise. Rows are tokens ("T"), h is the hidden
 /// size, d the head size. Sums run in an order that depends on shapes and the number of threads
@@ -127,18 +134,28 @@ class Compute {
   /// Σ x² over the elements, in double precision with pairwise sums. Waits for the stream.
   virtual double sum_squares(ConstMatrix x, Stream& stream) = 0;
 
-  /// One decoupled-weight-decay Adam step (Loshchilov and Hutter, 2019) on a stretch of elements:
-  /// matrices of one row. Master parameters, gradients and both moments have one type.
-  virtual void adamw(const OptimizerStep& settings, ConstMatrix gradient, Matrix parameter,
-                     Matrix first_moment, Matrix second_moment, Stream& stream) = 0;
+  // The optimizer works on matrices of one row that hold many tensors, or parts of them, in
+  // stretches one behind another (in ascending order, gaps between them are neither read nor
+  // written), all in one call. Master parameters, gradients and both moments have one type.
+
+  /// One decoupled-weight-decay Adam step (Loshchilov and Hutter, 2019).
+  virtual void adamw(const OptimizerStep& settings, std::span<const OptimizerStretch> stretches,
+                     ConstMatrix gradient, Matrix parameter, Matrix first_moment,
+                     Matrix second_moment, Stream& stream) = 0;
   /// First half of a LAMB step (You et al., 2020): update = Adam direction +
   /// weight_decay·parameter, moments advanced. The caller then knows ‖parameter‖ and ‖update‖ of
-  /// the whole tensor and applies parameter −= learning_rate·ratio·update through `add_scaled`.
-  virtual void lamb_direction(const OptimizerStep& settings, ConstMatrix gradient,
+  /// whole tensors and applies parameter −= learning_rate·ratio·update through `add_scaled`.
+  virtual void lamb_direction(const OptimizerStep& settings,
+                              std::span<const OptimizerStretch> stretches, ConstMatrix gradient,
                               ConstMatrix parameter, Matrix first_moment, Matrix second_moment,
                               Matrix update, Stream& stream) = 0;
-  /// y += scale·x.
-  virtual void add_scaled(double scale, ConstMatrix x, Matrix y, Stream& stream) = 0;
+  /// sums[i] = Σ x² over stretch i, in double precision with pairwise sums. Waits for the stream.
+  virtual void sum_squares(std::span<const OptimizerStretch> stretches, ConstMatrix x,
+                           std::span<double> sums, Stream& stream) = 0;
+  /// y += scales[i]·x over stretch i.
+  virtual void add_scaled(std::span<const OptimizerStretch> stretches,
+                          std::span<const double> scales, ConstMatrix x, Matrix y,
+                          Stream& stream) = 0;
 };
 
 /// Elements of each operand that a product of the CPU backend rearranges in workspace at once, at

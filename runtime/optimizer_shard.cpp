@@ -125,13 +125,16 @@ void OptimizerShard::step(OptimizerKind kind, const OptimizerStep& settings, Str
     lamb(settings, stream);
     return;
   }
+  backend_.compute->adamw(settings, stretches(), gradients_.matrix, parameters_.matrix,
+                          first_.matrix, second_.matrix, stream);
+}
+
+std::vector<OptimizerStretch> OptimizerShard::stretches() const {
+  std::vector<OptimizerStretch> all;
   for (const OwnedRange& range : ranges_) {
-    OptimizerStep of_tensor = settings;
-    if (!decays(range.kind)) of_tensor.weight_decay = 0;
-    backend_.compute->adamw(of_tensor, part(gradients_.matrix, range),
-                            part(parameters_.matrix, range), part(first_.matrix, range),
-                            part(second_.matrix, range), stream);
+    all.push_back({range.offset, range.end - range.begin, decays(range.kind)});
   }
+  return all;
 }
 
 void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
@@ -142,15 +145,16 @@ void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
     return 2 * (std::int64_t{range.layer + 1} * kTensorKinds + static_cast<int>(range.kind));
   };
   Tensor update(backend_, 1, elements_);
-  for (const OwnedRange& range : ranges_) {
-    OptimizerStep of_tensor = settings;
-    if (!decays(range.kind)) of_tensor.weight_decay = 0;
-    backend_.compute->lamb_direction(of_tensor, part(gradients_.matrix, range),
-                                     part(parameters_.matrix, range), part(first_.matrix, range),
-                                     part(second_.matrix, range), part(update.matrix, range),
-                                     stream);
-    squares[index(range)] += backend_.compute->sum_squares(part(parameters_.matrix, range), stream);
-    squares[index(range) + 1] += backend_.compute->sum_squares(part(update.matrix, range), stream);
+  const std::vector<OptimizerStretch> all = stretches();
+  backend_.compute->lamb_direction(settings, all, gradients_.matrix, parameters_.matrix,
+                                   first_.matrix, second_.matrix, update.matrix, stream);
+  std::vector<double> of_parameters(all.size());
+  std::vector<double> of_updates(all.size());
+  backend_.compute->sum_squares(all, parameters_.matrix, of_parameters, stream);
+  backend_.compute->sum_squares(all, update.matrix, of_updates, stream);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    squares[index(ranges_[i])] += of_parameters[i];
+    squares[index(ranges_[i]) + 1] += of_updates[i];
   }
   const std::int64_t bytes = 2 * tensors * 8;
   DeviceBuffer shared(*backend_.device, bytes);
@@ -158,13 +162,14 @@ void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
   backend_.world->all_reduce(shared.data(), 2 * tensors, DataType::f64, Reduction::sum, stream);
   backend_.device->copy_to_host(squares.data(), shared.data(), bytes, stream);
   backend_.device->synchronize(stream);
+  std::vector<double> scales;
   for (const OwnedRange& range : ranges_) {
     const double parameter = std::sqrt(squares[index(range)]);
     const double direction = std::sqrt(squares[index(range) + 1]);
     const double ratio = parameter > 0 && direction > 0 ? parameter / direction : 1;
-    backend_.compute->add_scaled(-settings.learning_rate * ratio, part(update.matrix, range),
-                                 part(parameters_.matrix, range), stream);
+    scales.push_back(-settings.learning_rate * ratio);
   }
+  backend_.compute->add_scaled(all, scales, update.matrix, parameters_.matrix, stream);
   backend_.device->synchronize(stream);
 }
 

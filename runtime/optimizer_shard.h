@@ -52,6 +52,7 @@ class OptimizerShard {
 
  private:
   Matrix part(Matrix of, const OwnedRange& range) const;
+  std::vector<OptimizerStretch> stretches() const;
   void lamb(const OptimizerStep& settings, Stream& stream);
   Backend backend_;
   DecoderSpec decoder_;

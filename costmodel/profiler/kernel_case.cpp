@@ -1,5 +1,6 @@
 #include "costmodel/profiler/kernel_case.h"
 
+#include <array>
 #include <cmath>
 #include <stdexcept>
 
@@ -249,8 +250,9 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
       OptimizerStep step;
       step.learning_rate = 1e-4;
       step.weight_decay = 0.1;
+      const std::array whole{OptimizerStretch{0, rows * width}};
       return [=, &compute, &stream] {
-        compute.adamw(step, gradient, parameter, first, second, stream);
+        compute.adamw(step, whole, gradient, parameter, first, second, stream);
       };
     }
     default:

@@ -5,6 +5,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -160,8 +161,9 @@ void adamw(benchmark::State& state) {
   OptimizerStep settings;
   settings.learning_rate = 1e-4;
   settings.weight_decay = 0.1;
+  const std::array whole{OptimizerStretch{0, kParameters}};
   bench.run(7 * gradient.bytes(), [&] {
-    bench.compute->adamw(settings, gradient, parameter, first, second, *bench.stream);
+    bench.compute->adamw(settings, whole, gradient, parameter, first, second, *bench.stream);
   });
 }
 

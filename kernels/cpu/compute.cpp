@@ -269,41 +269,73 @@ class CpuCompute : public Compute {
                      [&]<typename T>() { return cpu::sum_squares<T>(threads(), cpu::view<T>(x)); });
   }
 
-  void adamw(const OptimizerStep& settings, ConstMatrix gradient, Matrix parameter,
-             Matrix first_moment, Matrix second_moment, Stream& stream) override {
+  void adamw(const OptimizerStep& settings, std::span<const OptimizerStretch> stretches,
+             ConstMatrix gradient, Matrix parameter, Matrix first_moment, Matrix second_moment,
+             Stream& stream) override {
     cpu::drained(stream);
     require_types(parameter.type, {gradient, first_moment, second_moment});
-    require_stretches(settings, parameter, {gradient, first_moment, second_moment});
+    require_step(settings);
+    require_stretches(stretches, parameter, {gradient, first_moment, second_moment});
     with_type(parameter.type, [&]<typename T>() {
-      cpu::adamw<T>(threads(), settings, parameter.columns, gradient.as<T>(), parameter.as<T>(),
-                    first_moment.as<T>(), second_moment.as<T>());
+      for (const OptimizerStretch& s : stretches) {
+        cpu::adamw<T>(threads(), step_of(settings, s), s.count, gradient.as<T>() + s.begin,
+                      parameter.as<T>() + s.begin, first_moment.as<T>() + s.begin,
+                      second_moment.as<T>() + s.begin);
+      }
     });
   }
 
-  void lamb_direction(const OptimizerStep& settings, ConstMatrix gradient, ConstMatrix parameter,
-                      Matrix first_moment, Matrix second_moment, Matrix update,
-                      Stream& stream) override {
+  void lamb_direction(const OptimizerStep& settings, std::span<const OptimizerStretch> stretches,
+                      ConstMatrix gradient, ConstMatrix parameter, Matrix first_moment,
+                      Matrix second_moment, Matrix update, Stream& stream) override {
     cpu::drained(stream);
     require_types(parameter.type, {gradient, first_moment, second_moment, update});
-    require_stretches(settings, parameter, {gradient, first_moment, second_moment, update});
+    require_step(settings);
+    require_stretches(stretches, parameter, {gradient, first_moment, second_moment, update});
     with_type(parameter.type, [&]<typename T>() {
-      cpu::lamb_direction<T>(threads(), settings, parameter.columns, gradient.as<T>(),
-                             parameter.as<T>(), first_moment.as<T>(), second_moment.as<T>(),
-                             update.as<T>());
+      for (const OptimizerStretch& s : stretches) {
+        cpu::lamb_direction<T>(threads(), step_of(settings, s), s.count, gradient.as<T>() + s.begin,
+                               parameter.as<T>() + s.begin, first_moment.as<T>() + s.begin,
+                               second_moment.as<T>() + s.begin, update.as<T>() + s.begin);
+      }
     });
   }
 
-  void add_scaled(double scale, ConstMatrix x, Matrix y, Stream& stream) override {
+  void sum_squares(std::span<const OptimizerStretch> stretches, ConstMatrix x,
+                   std::span<double> sums, Stream& stream) override {
+    cpu::drained(stream);
+    require_stretches(stretches, x, {x});
+    require(sums.size() == stretches.size(), "sum_squares' sums");
+    with_type(x.type, [&]<typename T>() {
+      for (std::size_t i = 0; i < stretches.size(); ++i) {
+        const OptimizerStretch& s = stretches[i];
+        sums[i] = cpu::sum_squares<T>(threads(), cpu::view<T>(x.column_range(s.begin, s.count)));
+      }
+    });
+  }
+
+  void add_scaled(std::span<const OptimizerStretch> stretches, std::span<const double> scales,
+                  ConstMatrix x, Matrix y, Stream& stream) override {
     cpu::drained(stream);
     require_types(y.type, {x});
-    require_shape(x, y.rows, y.columns, "add_scaled's x");
-    require_shape(y, y.rows, y.columns, "add_scaled's y");
+    require_stretches(stretches, y, {x});
+    require(scales.size() == stretches.size(), "add_scaled's scales");
     with_type(y.type, [&]<typename T>() {
-      cpu::add_scaled<T>(threads(), static_cast<T>(scale), cpu::view<T>(x), cpu::view<T>(y));
+      for (std::size_t i = 0; i < stretches.size(); ++i) {
+        const OptimizerStretch& s = stretches[i];
+        cpu::add_scaled<T>(threads(), static_cast<T>(scales[i]),
+                           cpu::view<T>(x.column_range(s.begin, s.count)),
+                           cpu::view<T>(y.column_range(s.begin, s.count)));
+      }
     });
   }
 
  private:
+  static OptimizerStep step_of(OptimizerStep settings, const OptimizerStretch& stretch) {
+    if (!stretch.decays) settings.weight_decay = 0;
+    return settings;
+  }
+
   int threads() const { return device_.threads(); }
 
   Device& device_;

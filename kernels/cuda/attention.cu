@@ -22,9 +22,9 @@ static_assert(kRows == kThreads / 32 * kRowTiles * 16);
 
 /// Keys that are in shared memory at a time: as many as leave no register to be spilled.
 template <int kDim>
-constexpr int kKeys = kDim == 64 ? 64 : 32;
+constexpr int kKeys = kDim <= 64 ? 64 : 32;
 template <int kDim>
-constexpr std::size_t kSharedBytes = (kRows + 2 * kKeys<kDim>)*kDim * 2;
+constexpr std::size_t kSharedBytes = (kRows + 2 * kKeys<kDim>)*kRowBytes<kDim>;
 
 struct Arguments {
   const AttentionTile* tiles;
@@ -213,6 +213,11 @@ void launch_attention(const Arguments& x, std::int64_t blocks, cudaStream_t stre
 }  // namespace
 
 std::int64_t attention_tile_rows() { return kRows; }
+std::size_t attention_shared_bytes(int head_dim) {
+  std::size_t bytes = 0;
+  with_head_dim(head_dim, [&]<int kDim>() { bytes = kSharedBytes<kDim>; });
+  return bytes;
+}
 
 void attention(const AttentionShape& shape, const TileList& queries, ConstMatrix q, ConstMatrix k,
                ConstMatrix v, bool accumulate, Matrix out, Matrix lse, cudaStream_t stream) {
@@ -230,11 +235,7 @@ void attention(const AttentionShape& shape, const TileList& queries, ConstMatrix
                     static_cast<float>(shape.scale),
                     accumulate};
   const std::int64_t blocks = queries.count * shape.heads;
-  if (shape.head_dim == 64) {
-    launch_attention<64>(x, blocks, stream);
-  } else {
-    launch_attention<128>(x, blocks, stream);
-  }
+  with_head_dim(shape.head_dim, [&]<int kDim>() { launch_attention<kDim>(x, blocks, stream); });
 }
 
 }  // namespace hydraulis::cuda

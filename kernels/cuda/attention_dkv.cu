@@ -14,10 +14,10 @@ constexpr int kThreads = kBackwardThreads;
 constexpr int kRows = kBackwardRows;
 /// Queries that are in shared memory at a time: as many as leave no register to be spilled.
 template <int kDim>
-constexpr int kQueries = kDim == 64 ? 64 : 32;
+constexpr int kQueries = kDim <= 64 ? 64 : 32;
 
 template <int kDim>
-constexpr std::size_t kSharedBytes = 2 * (kRows + kQueries<kDim>)*kDim * 2 +
+constexpr std::size_t kSharedBytes = 2 * (kRows + kQueries<kDim>)*kRowBytes<kDim> +
                                      2 * kQueries<kDim> * sizeof(float);
 
 /// The queries that a block goes through: tile after tile of every head that shares its keys.
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kThreads) dkv_kernel(BackwardArguments x, Targ
   const SharedAddress values = keys + rows_bytes<kDim>(kRows);
   const SharedAddress queries = values + rows_bytes<kDim>(kRows);
   const SharedAddress douts = queries + rows_bytes<kDim>(kTile);
-  float* const lse = reinterpret_cast<float*>(memory + 2 * (kRows + kTile) * kDim * 2);
+  float* const lse = reinterpret_cast<float*>(memory + 2 * (kRows + kTile) * kRowBytes<kDim>);
   float* const delta = lse + kTile;
   const int kv_heads = x.heads / x.group;
   const AttentionTile tile = x.tiles[blockIdx.x / static_cast<unsigned>(kv_heads)];
@@ -148,11 +148,14 @@ void attention_dkv(const AttentionShape& shape, const TileList& keys,
   if (keys.count == 0) return;
   const BackwardArguments x = backward_arguments(shape, keys, given);
   const std::int64_t blocks = keys.count * shape.kv_heads;
-  if (shape.head_dim == 64) {
-    launch_dkv<64>(x, target(dk), target(dv), blocks, stream);
-  } else {
-    launch_dkv<128>(x, target(dk), target(dv), blocks, stream);
-  }
+  with_head_dim(shape.head_dim,
+                [&]<int kDim>() { launch_dkv<kDim>(x, target(dk), target(dv), blocks, stream); });
+}
+
+std::size_t attention_dkv_shared_bytes(int head_dim) {
+  std::size_t bytes = 0;
+  with_head_dim(head_dim, [&]<int kDim>() { bytes = kSharedBytes<kDim>; });
+  return bytes;
 }
 
 }  // namespace hydraulis::cuda

@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = kBackwardThreads;
 constexpr int kRows = kBackwardRows;  // and keys in shared memory at a time
 template <int kDim>
-constexpr std::size_t kSharedBytes = 4 * kRows* kDim * 2;
+constexpr std::size_t kSharedBytes = 4 * kRows* kRowBytes<kDim>;
 
 /// Scores and their gradients of a warp's 16 queries against a tile of keys become the gradient of
 /// the unscaled scores. Rows of queries that are not there mix with no others and are not written.
@@ -105,17 +105,19 @@ void launch_dq(const BackwardArguments& x, const Target& dq, std::int64_t blocks
 }  // namespace
 
 std::int64_t attention_backward_tile_rows() { return kRows; }
+std::size_t attention_dq_shared_bytes(int head_dim) {
+  std::size_t bytes = 0;
+  with_head_dim(head_dim, [&]<int kDim>() { bytes = kSharedBytes<kDim>; });
+  return bytes;
+}
 
 void attention_dq(const AttentionShape& shape, const TileList& queries,
                   const AttentionGradient& given, Matrix dq, cudaStream_t stream) {
   if (queries.count == 0) return;
   const BackwardArguments x = backward_arguments(shape, queries, given);
   const std::int64_t blocks = queries.count * shape.heads;
-  if (shape.head_dim == 64) {
-    launch_dq<64>(x, target(dq), blocks, stream);
-  } else {
-    launch_dq<128>(x, target(dq), blocks, stream);
-  }
+  with_head_dim(shape.head_dim,
+                [&]<int kDim>() { launch_dq<kDim>(x, target(dq), blocks, stream); });
 }
 
 }  // namespace hydraulis::cuda

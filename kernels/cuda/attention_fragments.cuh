@@ -9,29 +9,35 @@
 #include "kernels/cuda/tensor_core.cuh"
 
 // Tiles of bf16 rows in shared memory and products of them on tensor cores. A tile's rows have kDim
-// numbers; the 16-byte chunks of row r are stored in the order c ^ (r % 8), so that the eight rows
-// that ldmatrix reads at once lie in unlike banks.
+// numbers, a multiple of 16, and lie 64 or 128 numbers apart; the 16-byte chunks of row r are
+// stored in the order c ^ (r % 8), so that the eight rows that ldmatrix reads at once lie in unlike
+// banks.
 namespace hydraulis::cuda {
 
 template <int kDim>
+constexpr int kRowBytes = kDim <= 64 ? 128 : 256;
+
+template <int kDim>
 __device__ inline SharedAddress rows_bytes(int rows) {
-  return static_cast<SharedAddress>(rows * (kDim * 2));
+  return static_cast<SharedAddress>(rows * kRowBytes<kDim>);
 }
 
 template <int kDim>
 __device__ inline SharedAddress chunk_of(SharedAddress tile, int row, int chunk) {
-  return tile + static_cast<SharedAddress>(row * (kDim * 2) + (chunk ^ (row & 7)) * 16);
+  return tile + static_cast<SharedAddress>(row * kRowBytes<kDim> + (chunk ^ (row & 7)) * 16);
 }
 
 /// Starts copies of `rows` rows, those beyond as zeros.
 template <int kDim, int kRows, int kThreads>
 __device__ inline void start_tile(SharedAddress tile, const bf16* from, std::int64_t stride,
                                   std::int64_t rows) {
-  constexpr int kChunks = kDim / 8;
+  static_assert(kDim % 16 == 0 && kDim <= 128);
+  constexpr int kChunks = kRowBytes<kDim> / 16;
   constexpr int kStep = kThreads / kChunks;  // rows that all threads copy at once
   static_assert(kStep % 8 == 0 && kRows % kStep == 0);
   const int row = static_cast<int>(threadIdx.x) / kChunks;
   const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+  if (kChunks * 8 > kDim && chunk * 8 >= kDim) return;
   const SharedAddress to = chunk_of<kDim>(tile, row, chunk);
   const bf16* own = from + row * stride + chunk * 8;
   const int left = rows < kRows ? static_cast<int>(rows) : kRows;
@@ -86,7 +92,8 @@ __device__ inline void multiply_transposed(float (&d)[kTiles][kOthers / 8][4], S
                                            int row, SharedAddress other) {
   const SharedAddress a_begin = first_operands<kDim>(tile, row);
   const SharedAddress b_begin = transposed_operands<kDim>(other);
-#pragma unroll
+// As many steps at once as leave no register to be spilled.
+#pragma unroll(kTiles == 1 ? 4 : kDim / 16)
   for (int step = 0; step < kDim / 16; ++step) {
     std::uint32_t a[kTiles][4];
 #pragma unroll

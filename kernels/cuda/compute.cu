@@ -10,6 +10,7 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/kernels.cuh"
+#include "kernels/cuda/optimizer.cuh"
 #include "kernels/cuda/packs.h"
 
 namespace hydraulis::cuda {
@@ -32,8 +33,7 @@ void require_gradient(DataType type, const ConstMatrix& gradient) {
 /// What the attention kernels' copies and products can take.
 void require_tensor_cores(const AttentionShape& shape,
                           std::initializer_list<ConstMatrix> matrices) {
-  require(shape.head_dim == 64 || shape.head_dim == 128,
-          "attention's heads are not 64 or 128 wide");
+  with_head_dim(shape.head_dim, []<int>() {});  // says so when it has no such heads
   for (const ConstMatrix& m : matrices) {
     require(m.type == DataType::bf16, "attention on tensor cores is bf16");
     require(packs(8, m.columns, {m}), "attention's rows do not start at multiples of 16 bytes");
@@ -280,33 +280,89 @@ class CudaCompute : public Compute {
     return result;
   }
 
-  void adamw(const OptimizerStep& settings, ConstMatrix gradient, Matrix parameter,
-             Matrix first_moment, Matrix second_moment, Stream& stream) override {
+  void adamw(const OptimizerStep& settings, std::span<const OptimizerStretch> stretches,
+             ConstMatrix gradient, Matrix parameter, Matrix first_moment, Matrix second_moment,
+             Stream& stream) override {
     require_statistics({parameter, gradient, first_moment, second_moment});
-    require_stretches(settings, parameter, {gradient, first_moment, second_moment});
-    cuda::adamw(settings, gradient, parameter, first_moment, second_moment,
+    require_step(settings);
+    require_stretches(stretches, parameter, {gradient, first_moment, second_moment});
+    const double decay = settings.learning_rate * settings.weight_decay;
+    const Uploaded pieces(*this, stretches, decays(stretches, decay), stream);
+    cuda::adamw(settings, pieces.list(), gradient, parameter, first_moment, second_moment,
                 device_.use(stream, {gradient.data, parameter.data, first_moment.data,
                                      second_moment.data}));
   }
 
-  void lamb_direction(const OptimizerStep& settings, ConstMatrix gradient, ConstMatrix parameter,
-                      Matrix first_moment, Matrix second_moment, Matrix update,
-                      Stream& stream) override {
+  void lamb_direction(const OptimizerStep& settings, std::span<const OptimizerStretch> stretches,
+                      ConstMatrix gradient, ConstMatrix parameter, Matrix first_moment,
+                      Matrix second_moment, Matrix update, Stream& stream) override {
     require_statistics({parameter, gradient, first_moment, second_moment, update});
-    require_stretches(settings, parameter, {gradient, first_moment, second_moment, update});
-    cuda::lamb_direction(settings, gradient, parameter, first_moment, second_moment, update,
+    require_step(settings);
+    require_stretches(stretches, parameter, {gradient, first_moment, second_moment, update});
+    const Uploaded pieces(*this, stretches, decays(stretches, settings.weight_decay), stream);
+    cuda::lamb_direction(settings, pieces.list(), gradient, parameter, first_moment, second_moment,
+                         update,
                          device_.use(stream, {gradient.data, parameter.data, first_moment.data,
                                               second_moment.data, update.data}));
   }
 
-  void add_scaled(double scale, ConstMatrix x, Matrix y, Stream& stream) override {
-    require_types(y.type, {x});
-    require_shape(x, y.rows, y.columns, "add_scaled's x");
-    require_shape(y, y.rows, y.columns, "add_scaled's y");
-    cuda::add_scaled(scale, x, y, device_.use(stream, {x.data, y.data}));
+  void sum_squares(std::span<const OptimizerStretch> stretches, ConstMatrix x,
+                   std::span<double> sums, Stream& stream) override {
+    require_statistics({x});
+    require_stretches(stretches, x, {x});
+    require(sums.size() == stretches.size(), "sum_squares' sums");
+    if (sums.empty()) return;
+    const Uploaded pieces(*this, stretches, {}, stream);
+    const std::int64_t bytes = static_cast<std::int64_t>(sums.size_bytes());
+    const DeviceBuffer of_pieces(device_, pieces.list().count * std::int64_t{sizeof(double)});
+    const DeviceBuffer of_stretches(device_, bytes);
+    cuda::sum_squares(pieces.list(), x, static_cast<double*>(of_pieces.data()),
+                      static_cast<double*>(of_stretches.data()),
+                      device_.use(stream, {x.data, of_pieces.data(), of_stretches.data()}));
+    device_.copy_to_host(sums.data(), of_stretches.data(), bytes, stream);
+    device_.synchronize(stream);
+  }
+
+  void add_scaled(std::span<const OptimizerStretch> stretches, std::span<const double> scales,
+                  ConstMatrix x, Matrix y, Stream& stream) override {
+    require_statistics({x, y});
+    require_stretches(stretches, y, {x});
+    require(scales.size() == stretches.size(), "add_scaled's scales");
+    const Uploaded pieces(*this, stretches, {scales.begin(), scales.end()}, stream);
+    cuda::add_scaled(pieces.list(), x, y, device_.use(stream, {x.data, y.data}));
   }
 
  private:
+  /// What the optimizer's kernels are told of their stretches, in device memory.
+  class Uploaded {
+   public:
+    Uploaded(CudaCompute& compute, std::span<const OptimizerStretch> stretches,
+             const std::vector<float>& factors, Stream& stream) {
+      const OptimizerPieces pieces = optimizer_pieces(stretches);
+      pieces_ = compute.upload(std::span(pieces.pieces), stream);
+      ends_ = compute.upload(std::span(pieces.ends), stream);
+      factors_ = compute.upload(std::span(factors), stream);
+      list_ = {static_cast<const OptimizerPieces::Piece*>(pieces_.data()),
+               static_cast<std::int64_t>(pieces.pieces.size()),
+               static_cast<const std::int64_t*>(ends_.data()),
+               static_cast<std::int64_t>(stretches.size()),
+               static_cast<const float*>(factors_.data())};
+    }
+    const PieceList& list() const { return list_; }
+
+   private:
+    DeviceBuffer pieces_, ends_, factors_;
+    PieceList list_;
+  };
+
+  static std::vector<float> decays(std::span<const OptimizerStretch> stretches, double decay) {
+    std::vector<float> factors;
+    for (const OptimizerStretch& s : stretches) {
+      factors.push_back(s.decays ? static_cast<float>(decay) : 0.0F);
+    }
+    return factors;
+  }
+
   /// Device memory with a copy of what the host gives, ready for the stream.
   template <typename T>
   DeviceBuffer upload(std::span<T> values, Stream& stream) {

@@ -28,21 +28,6 @@ struct Add {
 };
 
 template <typename T>
-struct AddScaled {
-  float scale;
-  View<const T> x;
-  View<T> y;
-  template <int kCount>
-  __device__ void at(std::int64_t row, std::int64_t column) const {
-    Floats<kCount> sum = load<kCount>(y.row(row) + column);
-    const Floats<kCount> more = load<kCount>(x.row(row) + column);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) sum.value[i] += scale * more.value[i];
-    store(y.row(row) + column, sum);
-  }
-};
-
-template <typename T>
 struct Scale {
   float factor;
   View<T> y;
@@ -104,15 +89,6 @@ void add(ConstMatrix a, ConstMatrix b, Matrix out, cudaStream_t stream) {
   with_type(out.type, [&]<typename T>() {
     with_packs(packs(8, out.columns, {a, b, out}), [&]<int kCount>() {
       map<kCount>(Add<T>{view<T>(a), view<T>(b), view<T>(out)}, out.rows, out.columns, stream);
-    });
-  });
-}
-
-void add_scaled(double scale, ConstMatrix x, Matrix y, cudaStream_t stream) {
-  with_type(y.type, [&]<typename T>() {
-    with_packs(packs(8, y.columns, {x, y}), [&]<int kCount>() {
-      map<kCount>(AddScaled<T>{static_cast<float>(scale), view<T>(x), view<T>(y)}, y.rows,
-                  y.columns, stream);
     });
   });
 }

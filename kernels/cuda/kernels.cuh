@@ -15,7 +15,6 @@ namespace hydraulis::cuda {
 
 // elementwise.cu
 void add(ConstMatrix a, ConstMatrix b, Matrix out, cudaStream_t stream);
-void add_scaled(double scale, ConstMatrix x, Matrix y, cudaStream_t stream);
 /// y = factor·y, and 0 without reading y where factor is 0.
 void scale(double factor, Matrix y, cudaStream_t stream);
 void convert(ConstMatrix from, Matrix to, cudaStream_t stream);
@@ -62,11 +61,5 @@ void cross_entropy_sums(ConstMatrix logits, std::int64_t vocabulary, std::int64_
 void cross_entropy_backward(Matrix logits, std::int64_t vocabulary, std::int64_t first_column,
                             const std::int32_t* targets, ConstMatrix row_max, ConstMatrix sums,
                             cudaStream_t stream);
-
-// optimizer.cu
-void adamw(const OptimizerStep& settings, ConstMatrix gradient, Matrix parameter,
-           Matrix first_moment, Matrix second_moment, cudaStream_t stream);
-void lamb_direction(const OptimizerStep& settings, ConstMatrix gradient, ConstMatrix parameter,
-                    Matrix first_moment, Matrix second_moment, Matrix update, cudaStream_t stream);
 
 }  // namespace hydraulis::cuda

@@ -48,11 +48,15 @@ __global__ void __launch_bounds__(kThreads)
 /// Packs of the weight's gradient that a thread sums in registers; longer rows are gone through
 /// several times.
 constexpr int kOwnPacks = 4;
+/// Blocks of the backward that a multiprocessor is to hold: as many as leave no register to be
+/// spilled.
+template <typename T>
+constexpr int kBackwardBlocks = sizeof(T) == 2 ? 2 : 1;
 
 /// Team p takes the p-th part of the rows and leaves its sum of the weight's gradient in row p of
 /// `partial`. dx may be dy: a row's sum is taken before any of it is written, and kept in `along`.
 template <typename T, int kCount, int kTeam>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks<T>)
     backward_kernel(View<const T> dy, View<const T> x, const T* weight, View<const float> inverses,
                     bool accumulate, std::int64_t rows, std::int64_t columns, View<T> dx,
                     float* partial, float* along) {

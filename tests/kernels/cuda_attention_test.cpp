@@ -178,6 +178,13 @@ TEST(CudaAttention, PacksOfSequences) {
   }
 }
 
+TEST(CudaAttention, OtherHeadSizes) {
+  for (const int dim : {32, 80, 96}) {
+    check(heads_of(dim, 2, 1), pack({70, 1, 17}), 88, 88, 1);
+    check(heads_of(dim, 1, 1), {{0, 7, 0, 1, false}, {7, 30, 1, 69, false}}, 37, 70, 2);
+  }
+}
+
 TEST(CudaAttention, GroupedQueries) {
   check(heads_of(64, 6, 2), pack({70, 33}), 103, 103, 4);
   check(heads_of(128, 3, 3), pack({40}), 40, 40, 5);
@@ -225,6 +232,13 @@ TEST(CudaAttentionBackward, PacksOfSequences) {
     const auto shape = heads_of(dim, 2, 1);
     check_backward(shape, pack({1}), 1, 1, 1);
     check_backward(shape, pack({70, 1, 17, 0, 130}), 218, 218, 2);
+  }
+}
+
+TEST(CudaAttentionBackward, OtherHeadSizes) {
+  for (const int dim : {32, 80, 96}) {
+    check_backward(heads_of(dim, 2, 1), pack({70, 1, 17}), 88, 88, 1);
+    check_backward(heads_of(dim, 1, 1), {{0, 7, 0, 1, false}, {7, 30, 1, 69, false}}, 37, 70, 2);
   }
 }
 
@@ -290,7 +304,8 @@ TEST(CudaAttention, WhatItCannotDoIsRefused) {
     EXPECT_THROW(gpu->attention(shape, pack({4}), q, q, q, false, out, lse, *gpu.stream),
                  std::logic_error);
   };
-  refused(32, DataType::bf16, 8);
+  refused(48, DataType::bf16, 8);
+  refused(256, DataType::bf16, 8);
   refused(64, DataType::f32, 8);
   refused(64, DataType::bf16, 3);
 }

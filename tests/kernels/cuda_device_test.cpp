@@ -165,7 +165,7 @@ TEST(CudaDevice, AFailedKernelIsToldByWhoWaits) {
   DeviceBuffer a(*gpu.device, 64);
   // One row more than the block holds.
   const Matrix wrong{a.data(), DataType::f32, 1, 17, 17};
-  gpu->add_scaled(1, wrong, wrong, *gpu.stream);
+  gpu->add(wrong, wrong, wrong, *gpu.stream);
   EXPECT_THROW(gpu.device->synchronize(*gpu.stream), cuda::CudaError);
   EXPECT_NE(emulator::take_fault(), "");
 }

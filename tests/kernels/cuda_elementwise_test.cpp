@@ -28,21 +28,6 @@ TEST(CudaElementwise, Add) {
   });
 }
 
-TEST(CudaElementwise, AddScaled) {
-  for_each_kind([](const CudaBackend& gpu, DataType type, std::int64_t gap) {
-    for (const Shape& s : kShapes) {
-      Random random(static_cast<std::uint64_t>(s.columns));
-      DeviceMatrix a(gpu, type, s.rows, s.columns, gap);
-      DeviceMatrix b(gpu, type, s.rows, s.columns, gap);
-      const auto x = a.set(random);
-      const auto y = b.set(random);
-      gpu->add_scaled(-0.75, a, b, *gpu.stream);
-      expect_close(
-          b, [&](std::int64_t i, std::int64_t j) { return y.at(i, j) - 0.75 * x.at(i, j); }, 2);
-    }
-  });
-}
-
 TEST(CudaElementwise, ConvertRoundsToTheNearest) {
   for_each_kind([](const CudaBackend& gpu, DataType type, std::int64_t gap) {
     for (const DataType to : {DataType::f32, DataType::bf16}) {
@@ -89,9 +74,6 @@ TEST(CudaElementwise, WrongArgumentsAreRefused) {
   DeviceMatrix c(gpu, DataType::f32, 2, 9);
   EXPECT_THROW(gpu->add(a, b, a, *gpu.stream), std::logic_error);
   EXPECT_THROW(gpu->add(a, c, a, *gpu.stream), std::logic_error);
-  EXPECT_THROW(gpu->adamw({}, b.matrix().row_range(0, 1), b.matrix().row_range(0, 1),
-                          b.matrix().row_range(0, 1), b.matrix().row_range(0, 1), *gpu.stream),
-               std::logic_error);
 }
 
 TEST(CudaSwiglu, ForwardAndBackward) {
@@ -126,56 +108,6 @@ TEST(CudaSwiglu, ForwardAndBackward) {
       expect_close(gate_up, expected, 32, 4);
     }
   });
-}
-
-TEST(CudaOptimizer, AdamW) {
-  for (const std::int64_t n : {1, 8, 1000, 5003}) {
-    const CudaBackend gpu(static_cast<std::uint64_t>(n));
-    const OptimizerStep step{0.01, 0.9, 0.95, 1e-8, 0.1, 0.5, 3};
-    Random random(5);
-    DeviceMatrix g(gpu, DataType::f32, 1, n);
-    DeviceMatrix p(gpu, DataType::f32, 1, n);
-    DeviceMatrix m(gpu, DataType::f32, 1, n);
-    DeviceMatrix v(gpu, DataType::f32, 1, n);
-    DeviceMatrix update(gpu, DataType::f32, 1, n);
-    DeviceMatrix m2(gpu, DataType::f32, 1, n);
-    DeviceMatrix v2(gpu, DataType::f32, 1, n);
-    const auto g0 = g.set(random);
-    const auto p0 = p.set(random);
-    const auto m0 = m.set(random, 0.1);
-    Data<double> squares(1, n);
-    squares.fill([&](std::int64_t, std::int64_t) { return 0.01 + random.uniform(); });
-    const auto v0 = v.set(squares);
-    m2.set(m0);
-    v2.set(v0);
-    // LAMB's first half sees the parameters before AdamW's step.
-    gpu->lamb_direction(step, g, p, m2, v2, update, *gpu.stream);
-    gpu->adamw(step, g, p, m, v, *gpu.stream);
-    const auto moment1 = [&](std::int64_t i, std::int64_t j) {
-      return 0.9 * m0.at(i, j) + 0.1 * 0.5 * g0.at(i, j);
-    };
-    const auto moment2 = [&](std::int64_t i, std::int64_t j) {
-      return 0.95 * v0.at(i, j) + 0.05 * 0.25 * g0.at(i, j) * g0.at(i, j);
-    };
-    const auto direction = [&](std::int64_t i, std::int64_t j) {
-      return moment1(i, j) / (1 - std::pow(0.9, 3)) /
-             (std::sqrt(moment2(i, j) / (1 - std::pow(0.95, 3))) + 1e-8);
-    };
-    expect_close(m, moment1, 4);
-    expect_close(m2, moment1, 4);
-    expect_close(v, moment2, 4);
-    expect_close(v2, moment2, 4);
-    expect_close(
-        p,
-        [&](std::int64_t i, std::int64_t j) {
-          return p0.at(i, j) - 0.01 * (direction(i, j) + 0.1 * p0.at(i, j));
-        },
-        4);
-    expect_close(
-        update, [&](std::int64_t i, std::int64_t j) { return direction(i, j) + 0.1 * p0.at(i, j); },
-        16);
-  }
-  EXPECT_EQ(emulator::take_fault(), "");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/optimizer.cuh"
 #include "tests/cuda_emulator/omissions.h"
 #include "tests/kernels/cuda_fixture.h"
 
@@ -103,6 +104,19 @@ TEST_F(CudaPlanted, BarriersOfSumsOverRows) {
   expect_missed(Omission::barrier, {0, 1}, [] { rms_norm(true); });
 }
 
+// Of the sum over a piece, and of that over a stretch.
+TEST_F(CudaPlanted, BarriersOfTheOptimizersSums) {
+  expect_missed(Omission::barrier, {0}, [] {
+    const CudaBackend gpu;
+    Random random(1);
+    DeviceMatrix x(gpu, DataType::f32, 1, 3000);
+    x.set(random);
+    const std::vector<OptimizerStretch> stretches = {{0, 1000}, {1000, 2000}};
+    std::vector<double> sums(2);
+    gpu->sum_squares(stretches, x, sums, *gpu.stream);
+  });
+}
+
 TEST_F(CudaPlanted, EventsBetweenStreams) {
   // Of the wait for the block's allocation, and of the one before its release.
   expect_missed(Omission::event_wait, {0, 1}, [] {
@@ -140,6 +154,37 @@ TEST_F(CudaPlanted, BoundsOfSegments) {
   program(30);
   ASSERT_EQ(emulator::take_fault(), "");
   EXPECT_THAT(emulator::fault_of([&] { program(31); }), HasSubstr("out of bounds"));
+}
+
+// As are pieces of tensors.
+TEST_F(CudaPlanted, BoundsOfTheOptimizersStretches) {
+  const auto program = [](std::int64_t count) {
+    const CudaBackend gpu;
+    auto& device = static_cast<cuda::CudaDevice&>(*gpu.device);
+    DeviceMatrix x(gpu, DataType::f32, 1, 1003, 0);
+    x.set(1);
+    const std::vector<OptimizerStretch> stretches = {{1, 500}, {501, count}};
+    const cuda::OptimizerPieces pieces = cuda::optimizer_pieces(stretches);
+    const std::vector<float> factors(2, 0.5F);
+    const auto upload = [&](const void* from, std::size_t bytes) {
+      DeviceBuffer there(device, static_cast<std::int64_t>(bytes));
+      device.copy_to_device(there.data(), from, there.bytes(), *gpu.stream);
+      return there;
+    };
+    const DeviceBuffer list =
+        upload(pieces.pieces.data(), pieces.pieces.size() * sizeof pieces.pieces[0]);
+    const DeviceBuffer ends = upload(pieces.ends.data(), pieces.ends.size() * 8);
+    const DeviceBuffer scales = upload(factors.data(), factors.size() * 4);
+    cuda::add_scaled({static_cast<const cuda::OptimizerPieces::Piece*>(list.data()),
+                      static_cast<std::int64_t>(pieces.pieces.size()),
+                      static_cast<const std::int64_t*>(ends.data()), 2,
+                      static_cast<const float*>(scales.data())},
+                     x, x, device.use(*gpu.stream, {}));
+    device.synchronize(*gpu.stream);
+  };
+  program(502);
+  ASSERT_EQ(emulator::take_fault(), "");
+  EXPECT_THAT(emulator::fault_of([&] { program(503); }), HasSubstr("out of bounds"));
 }
 
 }  // namespace

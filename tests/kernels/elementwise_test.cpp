@@ -34,11 +34,6 @@ TYPED_TEST(Elementwise, Adds) {
     Data<T> right = b;
     cpu->add(a, right, right, *cpu.stream);
     expect_matrix<T>(right, sum, 1, 0);
-    Data<T> scaled = b;
-    cpu->add_scaled(-0.5, a, scaled, *cpu.stream);
-    expect_matrix<T>(
-        scaled, [&](std::int64_t i, std::int64_t j) { return b.at(i, j) - 0.5 * a.at(i, j); }, 2,
-        1);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/compute_fixture.h"
+#include "tests/kernels/optimizer_reference.h"
 
 namespace hydraulis {
 namespace {
@@ -8,20 +9,22 @@ namespace {
 template <typename T>
 class Optimizer : public testing::Test {
  protected:
+  static Data<double> in_double(const Data<T>& data) {
+    Data<double> copy(1, data.columns(), 0);
+    return copy.fill([&](std::int64_t, std::int64_t i) { return data.at(0, i); });
+  }
+
   /// Steps taken with fresh gradients; the same in double precision beside them.
-  static void check(std::int64_t n, bool lamb) {
+  static void check(std::int64_t n, const std::vector<OptimizerStretch>& stretches, bool lamb) {
     const Backend cpu(3);
-    Random random(n);
+    Random random(static_cast<std::uint64_t>(n));
     Data<T> parameter(1, n, 0);
     Data<T> first(1, n, 0);
     Data<T> second(1, n, 0);
     parameter.fill(random);
     first.fill(0);
     second.fill(0);
-    std::vector<double> p;
-    for (std::int64_t i = 0; i < n; ++i) p.push_back(parameter.at(0, i));
-    std::vector<double> m(p.size(), 0);
-    std::vector<double> v(p.size(), 0);
+    OptimizerReference reference(in_double(parameter), in_double(first), in_double(second));
     OptimizerStep settings;
     settings.learning_rate = 0.01;
     settings.beta1 = 0.9;
@@ -32,46 +35,60 @@ class Optimizer : public testing::Test {
       Data<T> gradient(1, n, 0);
       gradient.fill(random, 3);
       Data<T> update(1, n, 0);
-      const double correction1 = 1 - std::pow(0.9, static_cast<double>(settings.step));
-      const double correction2 = 1 - std::pow(0.98, static_cast<double>(settings.step));
-      std::vector<double> directions;
-      for (std::size_t i = 0; i < p.size(); ++i) {
-        const double g = 0.25 * gradient.at(0, static_cast<std::int64_t>(i));
-        m[i] = 0.9 * m[i] + 0.1 * g;
-        v[i] = 0.98 * v[i] + 0.02 * g * g;
-        directions.push_back(m[i] / correction1 / (std::sqrt(v[i] / correction2) + 1e-8) +
-                             0.1 * p[i]);
-      }
+      update.fill(0);
+      const auto directions = reference.advance(settings, stretches, in_double(gradient));
+      std::vector<double> rates(stretches.size(), settings.learning_rate);
       if (lamb) {
-        cpu->lamb_direction(settings, gradient, parameter, first, second, update, *cpu.stream);
-        expect_matrix<T>(
-            update,
-            [&](std::int64_t, std::int64_t i) { return directions[static_cast<std::size_t>(i)]; },
-            32);
-        cpu->add_scaled(-0.5 * settings.learning_rate, update, parameter, *cpu.stream);
+        cpu->lamb_direction(settings, stretches, gradient, parameter, first, second, update,
+                            *cpu.stream);
+        expect_matrix<T>(update, elements_of(directions), 32);
+        std::vector<double> scales;
+        for (std::size_t i = 0; i < rates.size(); ++i) {
+          rates[i] *= static_cast<double>(i % 3);
+          scales.push_back(-rates[i]);
+        }
+        cpu->add_scaled(stretches, scales, update, parameter, *cpu.stream);
       } else {
-        cpu->adamw(settings, gradient, parameter, first, second, *cpu.stream);
+        cpu->adamw(settings, stretches, gradient, parameter, first, second, *cpu.stream);
       }
-      for (std::size_t i = 0; i < p.size(); ++i) {
-        p[i] -= (lamb ? 0.5 : 1) * settings.learning_rate * directions[i];
-      }
+      reference.apply(stretches, rates, directions);
     }
-    expect_matrix<T>(
-        parameter, [&](std::int64_t, std::int64_t i) { return p[static_cast<std::size_t>(i)]; }, 8);
-    expect_matrix<T>(
-        first, [&](std::int64_t, std::int64_t i) { return m[static_cast<std::size_t>(i)]; }, 16);
-    expect_matrix<T>(
-        second, [&](std::int64_t, std::int64_t i) { return v[static_cast<std::size_t>(i)]; }, 16);
+    expect_matrix<T>(parameter, elements_of(reference.p), 8);
+    expect_matrix<T>(first, elements_of(reference.m), 16);
+    expect_matrix<T>(second, elements_of(reference.v), 16);
   }
 };
 TYPED_TEST_SUITE(Optimizer, Precisions);
 
 TYPED_TEST(Optimizer, AdamwAgreesWithTheFormulas) {
-  for (const std::int64_t n : {0, 1, 15, 100, 40001}) this->check(n, false);
+  for (const std::int64_t n : {0, 1, 15, 100, 40001}) {
+    this->check(n, {{0, n}}, false);
+    this->check(n, uneven_stretches(n), false);
+  }
 }
 
 TYPED_TEST(Optimizer, LambAgreesWithTheFormulas) {
-  for (const std::int64_t n : {0, 1, 15, 100, 40001}) this->check(n, true);
+  for (const std::int64_t n : {0, 1, 15, 100, 40001}) {
+    this->check(n, {{0, n}}, true);
+    this->check(n, uneven_stretches(n), true);
+  }
+}
+
+TYPED_TEST(Optimizer, SumsOfSquaresOfStretches) {
+  const Backend cpu(3);
+  Random random(1);
+  Data<TypeParam> x(1, 40001, 0);
+  x.fill(random);
+  const auto stretches = uneven_stretches(40001);
+  std::vector<double> sums(stretches.size(), -1);
+  cpu->sum_squares(stretches, x, sums, *cpu.stream);
+  for (std::size_t n = 0; n < stretches.size(); ++n) {
+    double expected = 0;
+    for (std::int64_t i = stretches[n].begin; i < stretches[n].begin + stretches[n].count; ++i) {
+      expected += x.at(0, i) * x.at(0, i);
+    }
+    EXPECT_NEAR(sums[n], expected, 1e-13 * expected);
+  }
 }
 
 // With no gradient ever, only the decay moves a parameter: 0/0 must not.
@@ -86,9 +103,10 @@ TYPED_TEST(Optimizer, NoGradientNoDirection) {
   OptimizerStep settings;
   settings.learning_rate = 0.125;
   settings.weight_decay = 0.5;
-  cpu->adamw(settings, zero, parameter, first, second, *cpu.stream);
+  const std::vector<OptimizerStretch> stretches = {{0, 3, true}, {3, 2, false}};
+  cpu->adamw(settings, stretches, zero, parameter, first, second, *cpu.stream);
   expect_matrix<TypeParam>(
-      parameter, [](std::int64_t, std::int64_t) { return 2 - 0.125 * 0.5 * 2; }, 1);
+      parameter, [](std::int64_t, std::int64_t i) { return i < 3 ? 2 - 0.125 * 0.5 * 2 : 2; }, 1);
 }
 
 TYPED_TEST(Optimizer, RefusesWrongStretches) {
@@ -96,11 +114,22 @@ TYPED_TEST(Optimizer, RefusesWrongStretches) {
   Data<TypeParam> a(1, 4);
   Data<TypeParam> b(1, 5);
   OptimizerStep settings;
-  EXPECT_THROW(cpu->adamw(settings, a, b, b, b, *cpu.stream), std::logic_error);
+  const std::vector<OptimizerStretch> whole = {{0, 4}};
+  EXPECT_THROW(cpu->adamw(settings, whole, a, b, b, b, *cpu.stream), std::logic_error);
   Data<TypeParam> rows(2, 4);
-  EXPECT_THROW(cpu->adamw(settings, rows, rows, rows, rows, *cpu.stream), std::logic_error);
+  EXPECT_THROW(cpu->adamw(settings, whole, rows, rows, rows, rows, *cpu.stream), std::logic_error);
+  std::vector<double> numbers(2);
+  for (const auto& wrong : std::vector<std::vector<OptimizerStretch>>{
+           {{0, 5}}, {{-1, 2}}, {{0, -1}}, {{0, 2}, {1, 2}}, {{2, 2}, {0, 2}}}) {
+    EXPECT_THROW(cpu->adamw(settings, wrong, a, a, a, a, *cpu.stream), std::logic_error);
+    const std::span<double> some = std::span(numbers).first(wrong.size());
+    EXPECT_THROW(cpu->sum_squares(wrong, a, some, *cpu.stream), std::logic_error);
+    EXPECT_THROW(cpu->add_scaled(wrong, some, a, a, *cpu.stream), std::logic_error);
+  }
+  EXPECT_THROW(cpu->sum_squares(whole, a, numbers, *cpu.stream), std::logic_error);
+  EXPECT_THROW(cpu->add_scaled(whole, numbers, a, a, *cpu.stream), std::logic_error);
   settings.step = 0;
-  EXPECT_THROW(cpu->adamw(settings, a, a, a, a, *cpu.stream), std::logic_error);
+  EXPECT_THROW(cpu->adamw(settings, whole, a, a, a, a, *cpu.stream), std::logic_error);
 }
 
 }  // namespace
