@@ -68,17 +68,26 @@ NumberBytes number_bytes(int element_bytes) {
 }
 
 std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme, int stage) {
+  return layers_cost(model, scheme, layers_of(model, scheme, stage), stage == 0,
+                     stage == scheme.pp - 1);
+}
+
+std::optional<StageCost> forward_cost(const CostModel& model, const Scheme& scheme, int stage) {
+  return layers_forward_cost(model, scheme, layers_of(model, scheme, stage), stage == 0,
+                             stage == scheme.pp - 1);
+}
+
+std::optional<StageCost> layers_cost(const CostModel& model, const Scheme& scheme, int layers,
+                                     bool first, bool last) {
   const SchemeCoefficients* row = find_row(model.profile, scheme);
   if (row == nullptr) return std::nullopt;
-  const int layers = layers_of(model, scheme, stage);
   if (row->parts) {
-    const bool last = stage == scheme.pp - 1;
-    StageCost cost = sum_of(*row->parts, &StageParts::Part::forward, layers, stage == 0, last);
-    add(cost, sum_of(*row->parts, &StageParts::Part::backward, layers, stage == 0, last));
+    StageCost cost = sum_of(*row->parts, &StageParts::Part::forward, layers, first, last);
+    add(cost, sum_of(*row->parts, &StageParts::Part::backward, layers, first, last));
     return cost;
   }
   StageCost cost{row->a, row->b, row->c};
-  if (scheme.layers.empty() && model.model.layers % scheme.pp == 0) return cost;
+  if (layers * scheme.pp == model.model.layers) return cost;
   // The row is for an even split; a stage with more layers takes as much more.
   const double share = static_cast<double>(layers) * scheme.pp / model.model.layers;
   cost.a *= share;
@@ -87,11 +96,11 @@ std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme
   return cost;
 }
 
-std::optional<StageCost> forward_cost(const CostModel& model, const Scheme& scheme, int stage) {
+std::optional<StageCost> layers_forward_cost(const CostModel& model, const Scheme& scheme,
+                                             int layers, bool first, bool last) {
   const SchemeCoefficients* row = find_row(model.profile, scheme);
   if (row == nullptr || !row->parts) return std::nullopt;
-  return sum_of(*row->parts, &StageParts::Part::forward, layers_of(model, scheme, stage),
-                stage == 0, stage == scheme.pp - 1);
+  return sum_of(*row->parts, &StageParts::Part::forward, layers, first, last);
 }
 
 std::string beyond_measurements(const CostModel& model, double tokens, double length) {

@@ -89,6 +89,12 @@ std::vector<Scheme> known_schemes(const CostModel& model);
 std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme, int stage);
 /// The forward alone, or nothing when the profile does not tell it from the backward.
 std::optional<StageCost> forward_cost(const CostModel& model, const Scheme& scheme, int stage);
+/// The same two for any run of `layers` layers on the devices of a stage of the scheme, which is
+/// what a virtual stage of an interleaved schedule is; `first` has the embedding, `last` the head.
+std::optional<StageCost> layers_cost(const CostModel& model, const Scheme& scheme, int layers,
+                                     bool first, bool last);
+std::optional<StageCost> layers_forward_cost(const CostModel& model, const Scheme& scheme,
+                                             int layers, bool first, bool last);
 
 /// One sentence when micro-batches of up to `tokens` tokens or sequences of up to `length` tokens
 /// are beyond what the profile's times were measured on, else "". Context parallelism not counted.

@@ -133,6 +133,7 @@ Json to_json(const Plan& plan, bool reproducible) {
   }
   const OptimizerLayout& layout = plan.set.optimizer;
   json["optimizer_layout"] = {{"dp", layout.dp}, {"tp", layout.tp}, {"pp", layout.pp}};
+  if (plan.schedule != ScheduleChoice{}) json["schedule"] = to_string(plan.schedule);
   if (!reproducible) json["proposal_seconds"] = plan.proposal_seconds;
   return json;
 }
@@ -151,6 +152,9 @@ Plan plan_from_json(const Json& json, const std::string& where) {
   plan.context = static_cast<std::uint64_t>(fields.integer("context", 1, kMostTokens));
   plan.tokens_per_batch =
       static_cast<std::uint64_t>(fields.integer("tokens_per_batch", 0, kMostTokens));
+  if (fields.has("schedule")) {
+    plan.schedule = parse_schedule(fields.text("schedule"), fields.name("schedule"));
+  }
   plan.proposal_seconds = fields.number_or("proposal_seconds", 0);
   if (plan.proposal_seconds < 0) {
     throw InputError("{} is {}, expected 0 or more", fields.name("proposal_seconds"),

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "planner/proposal.h"
+#include "planner/schedule_choice.h"
 
 namespace hydraulis {
 
@@ -20,16 +21,17 @@ struct Plan {
   std::uint64_t context = 0;           ///< tokens
   std::uint64_t tokens_per_batch = 0;  ///< 0: not planned for a certain batch
   double proposal_seconds = 0;         ///< measured
+  ScheduleChoice schedule;             ///< of the pipelines, when iterations are run
 };
 
 /// {"model", "cluster", "profile", "memory_model", "context", "tokens_per_batch",
 ///  "schemes": [{"cp", "tp", "pp", "recompute"?, "layers"?, "max_tokens",
 ///               "seconds_per_squared_token", "seconds_per_token", "seconds_per_micro_batch"}…],
 ///  "strategies": [[{"cp", "tp", "pp", "recompute"?, "layers"?}…]…],
-///  "optimizer_layout": {"dp", "tp", "pp"}, "proposal_seconds"}
+///  "optimizer_layout": {"dp", "tp", "pp"}, "schedule"?, "proposal_seconds"}
 ///
 /// `recompute` is left out when it is "none", `layers` when they are split evenly,
-/// `proposal_seconds` when `reproducible`.
+/// `schedule` when it is 1f1b, `proposal_seconds` when `reproducible`.
 Json to_json(const Plan& plan, bool reproducible);
 
 /// Reads a plan; `where` names the file in messages. Throws InputError naming the field for

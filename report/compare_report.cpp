@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "report/losses_report.h"
+
 namespace hydraulis {
 namespace {
 
@@ -27,6 +29,17 @@ std::string network_share(const std::vector<PolicyRun>& runs) {
         "{} {} {} %", i == 0 ? "" : ",", runs[i].name,
         grouped_number(100 * ratio(summary.exposed_communication_seconds, summary.mean_seconds),
                        1));
+  }
+  return text;
+}
+
+/// "hydraulis: of the device time 80.1 % computing tokens, 2.0 % …".
+std::string loss_note(const PolicyRun& run) {
+  std::string text = run.name + ": of the device time";
+  const char* separator = " ";
+  for (const LossShare& loss : loss_shares(run.summary.losses)) {
+    text += fmt::format("{}{} % {}", separator, grouped_number(100 * loss.share, 1), loss.name);
+    separator = ", ";
   }
   return text;
 }
@@ -58,6 +71,7 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
     const std::string unused = unused_devices_note(run.strategies, context.devices);
     if (!unused.empty()) table.notes.push_back(fmt::format("{}: {}", run.name, unused));
   }
+  for (const auto& run : runs) table.notes.push_back(loss_note(run));
   table.notes.push_back(network_share(runs));
   for (const std::string& note : context.notes.shown()) table.notes.push_back(note);
 
@@ -68,6 +82,9 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
     const std::vector<int> unused = unused_devices(runs[i].strategies, context.devices);
     policy["exposed_communication_ms"] =
         runs[i].summary.exposed_communication_seconds * kMilliseconds;
+    policy["p50_ms"] = runs[i].summary.p50_seconds * kMilliseconds;
+    policy["p99_ms"] = runs[i].summary.p99_seconds * kMilliseconds;
+    policy["losses"] = losses_json(runs[i].summary.losses);
     policy["unused_devices"] = unused.empty() ? 0 : *std::max_element(unused.begin(), unused.end());
     policy["remark"] = runs[i].remark;
     if (!context.reproducible) policy["wall_seconds"] = runs[i].summary.wall_seconds;

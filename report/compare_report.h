@@ -25,7 +25,8 @@ struct CompareContext {
 };
 
 /// `compare`: JSON {policies[{name, mean_ms, p95_ms, tokens_per_second, mfu, bubble_share, speedup,
-/// days_per_trillion_tokens, device_hours_per_trillion_tokens, exposed_communication_ms,
+/// days_per_trillion_tokens, device_hours_per_trillion_tokens, exposed_communication_ms, p50_ms,
+/// p99_ms, losses{work, padding, optimizer, exposed_communication, bubble, straggler, unused},
 /// unused_devices (the most that one of its strategies leaves), remark, wall_seconds}], devices,
 /// notes[...]}, one CSV row and one text row a policy. `speedup` is the first policy's mean time
 /// over this one's, so the first has 1; `bubble_share` is all idle device time, waiting for other

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
+
+#include "report/losses_report.h"
 
 namespace hydraulis {
 namespace {
@@ -47,12 +50,20 @@ Table summary_table(const RunResult& run, const RunContext& context) {
   };
   add("iterations", whole(run.iterations.size()), "");
   add("mean iteration", summary.mean_seconds * kMilliseconds, "ms");
+  add("p50 iteration", summary.p50_seconds * kMilliseconds, "ms");
   add("p95 iteration", summary.p95_seconds * kMilliseconds, "ms");
+  add("p99 iteration", summary.p99_seconds * kMilliseconds, "ms");
   add("throughput", summary.tokens_per_second, "tokens/s");
   add("MFU", 100 * summary.mfu, "%");
   add("idle device time (bubble share)", 100 * summary.bubble_share, "%");
   add("exposed communication", summary.exposed_communication_seconds * kMilliseconds,
       "ms an iteration");
+  for (const LossShare& loss : loss_shares(summary.losses)) {
+    add(loss.name, 100 * loss.share, "% of device time");
+  }
+  if (context.counts_out_of_memory) {
+    add("iterations out of memory", 100 * summary.out_of_memory_share, "%");
+  }
   if (summary.memory_bytes > 0) {
     add("memory high-water", summary.memory_bytes / kGibibyte, "GiB a device");
   }
@@ -95,15 +106,49 @@ Table strategy_table(const RunResult& run, const RunContext& context) {
   return table;
 }
 
+Table path_table(const RunContext& context) {
+  Table table{fmt::format("What iteration {} waits for, one resource after the other",
+                          context.critical_iteration),
+              {{"resource", "resource", 0, Align::left},
+               {"path_ms", "ms on the longest path", 3},
+               {"gain_twice_as_fast", "saved if twice as fast, %", 2},
+               {"gain_if_free", "if it took no time, %", 2}},
+              {},
+              {}};
+  for (const ResourceShare& share : context.critical_path) {
+    table.rows.push_back({std::string(to_string(share.resource)),
+                          share.path_seconds * kMilliseconds, 100 * share.gain_twice_as_fast,
+                          100 * share.gain_if_free});
+  }
+  return table;
+}
+
+Json path_json(const RunContext& context) {
+  Json json = {{"iteration", context.critical_iteration}, {"resources", Json::array()}};
+  for (const ResourceShare& share : context.critical_path) {
+    json["resources"].push_back({{"resource", to_string(share.resource)},
+                                 {"path_ms", share.path_seconds * kMilliseconds},
+                                 {"gain_twice_as_fast", share.gain_twice_as_fast},
+                                 {"gain_if_free", share.gain_if_free}});
+  }
+  return json;
+}
+
 Json run_json(const RunResult& run, const RunContext& context) {
   const RunSummary& summary = run.summary;
   Json json = Json::object();
   json["mean_ms"] = summary.mean_seconds * kMilliseconds;
+  json["p50_ms"] = summary.p50_seconds * kMilliseconds;
   json["p95_ms"] = summary.p95_seconds * kMilliseconds;
+  json["p99_ms"] = summary.p99_seconds * kMilliseconds;
   json["tokens_per_second"] = summary.tokens_per_second;
   json["mfu"] = summary.mfu;
   json["bubble_share"] = summary.bubble_share;
   json["exposed_communication_ms"] = summary.exposed_communication_seconds * kMilliseconds;
+  json["losses"] = losses_json(summary.losses);
+  json["out_of_memory_share"] = nullptr;
+  if (context.counts_out_of_memory) json["out_of_memory_share"] = summary.out_of_memory_share;
+  if (!context.critical_path.empty()) json["critical_path"] = path_json(context);
   json["memory_bytes"] = nullptr;
   if (summary.memory_bytes > 0) json["memory_bytes"] = summary.memory_bytes;
   json["events"] = summary.events;
@@ -119,9 +164,9 @@ Json run_json(const RunResult& run, const RunContext& context) {
 }  // namespace
 
 Report run_report(const RunResult& run, const RunContext& context) {
-  return {run_json(run, context),
-          {summary_table(run, context), strategy_table(run, context)},
-          iteration_table(run)};
+  std::vector<Table> tables{summary_table(run, context), strategy_table(run, context)};
+  if (!context.critical_path.empty()) tables.push_back(path_table(context));
+  return {run_json(run, context), std::move(tables), iteration_table(run)};
 }
 
 }  // namespace hydraulis

@@ -6,6 +6,7 @@
 #include "planner/strategy.h"
 #include "report/notes.h"
 #include "report/report.h"
+#include "sim/critical_path.h"
 #include "sim/iterations.h"
 
 namespace hydraulis {
@@ -16,11 +17,17 @@ struct RunContext {
   Notes notes;                       ///< assumptions, origins, what was truncated or dropped
   bool reproducible = false;         ///< leave measured times out
   int devices = 0;                   ///< of the cluster
+  bool counts_out_of_memory = false;
+  std::vector<ResourceShare> critical_path = {};  ///< of one iteration; may be empty
+  std::uint64_t critical_iteration = 0;           ///< which
 };
 
 /// `simulate`: JSON {iterations[{iteration, time_ms, strategy, tokens, bubble_share, mfu}],
-/// mean_ms, p95_ms, tokens_per_second, mfu, bubble_share, exposed_communication_ms, memory_bytes,
-/// events, wall_seconds, strategies[...], unused_devices[one number a strategy], notes[...]}.
+/// mean_ms, p50_ms, p95_ms, p99_ms, tokens_per_second, mfu, bubble_share, exposed_communication_ms,
+/// memory_bytes, events, losses{work, padding, optimizer, exposed_communication, bubble, straggler,
+/// unused: shares of the device time}, out_of_memory_share (null unless counted),
+/// critical_path{iteration, resources[{resource, path_ms, gain_twice_as_fast, gain_if_free}]},
+/// wall_seconds, strategies[...], unused_devices[one number a strategy], notes[...]}.
 /// `memory_bytes` is null under the published memory model, which keeps no account of it;
 /// `wall_seconds` is left out when reproducible. CSV: one row an iteration. Text: a summary, then
 /// how often each strategy was chosen and, in the order of the iterations, which. The report reads

@@ -39,7 +39,8 @@ DryRun dry_run(const RunConfig& config) {
                             [&](const DryRun::Use& known) { return known.strategy == name; });
     if (use == result.strategies.end()) use = result.strategies.insert(use, {name, 0, {}});
     ++use->batches;
-    const StageMemory memory = estimate_memory(setup.model, lower(plan, setup.model));
+    const StageMemory memory =
+        estimate_memory(setup.model, lower(plan, setup.model, setup.plan.schedule));
     if (memory.total() > use->fullest.total()) use->fullest = memory;
   }
   return result;

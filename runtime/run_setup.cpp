@@ -45,6 +45,11 @@ RunSetup load_run_setup(const RunConfig& config) {
   const std::string name = config.plan.string();
   setup.plan = plan_from_json(read_json_file(config.plan), name);
   setup.model = cost_model_of(setup.plan, name);
+  if (const Schedule schedule = setup.plan.schedule.schedule;
+      schedule != Schedule::one_f_one_b && schedule != Schedule::gpipe) {
+    throw InputError("{}: field 'schedule': {} can only be simulated, training runs 1f1b and gpipe",
+                     name, to_string(setup.plan.schedule));
+  }
   setup.model.numbers = number_bytes(static_cast<int>(size_of(config.type)));
   setup.decoder = load_decoder(setup.plan.model);
   for (const Strategy& strategy : setup.plan.set.strategies) {

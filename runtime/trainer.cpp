@@ -175,7 +175,7 @@ class Trainer {
     position_ = position;
     doing_ = "training";
 
-    const Program program = lower(plan, setup_.model);
+    const Program program = lower(plan, setup_.model, setup_.plan.schedule);
     summary_.predicted_peak_bytes =
         std::max(summary_.predicted_peak_bytes,
                  static_cast<std::int64_t>(estimate_memory(setup_.model, program).total()));
@@ -307,7 +307,7 @@ class Trainer {
       }
     }
     for (std::size_t i = 0; i < validation_.size(); ++i) {
-      const Program program = lower(validation_plans_[i], setup_.model);
+      const Program program = lower(validation_plans_[i], setup_.model, setup_.plan.schedule);
       const TokenSource source = token_source(validation_[i], program);
       ExecuteOptions options;
       options.iteration = static_cast<int>(step_);

@@ -1,10 +1,14 @@
 // What each stage did with its time and memory, from the spans of its instructions.
 #include <algorithm>
+#include <cmath>
 
 #include "sim/graph.h"
 
 namespace hydraulis::detail {
 namespace {
+
+/// Of sums of parts of whole tokens.
+constexpr double kRounding = 1e-6;
 
 std::uint64_t all_tokens(const MicroBatch& micro_batch) {
   return micro_batch.tokens() + micro_batch.padding;
@@ -52,22 +56,29 @@ void account_live(const Stage& stage, const std::vector<std::uint64_t>& tokens,
       stage.instructions.begin(), stage.instructions.end(),
       [](const Instruction& instruction) { return instruction.op == Op::backward_weight; });
   const Op last = splits_backward ? Op::backward_weight : Op::backward;
+  const double layers = std::max(1, layer_count(stage));
+  const auto chunks = static_cast<std::size_t>(chunks_of(stage));
   int live = 0;
-  std::uint64_t live_tokens = 0;
-  std::vector<char> alive(tokens.size(), 0);
+  double live_tokens = 0;
+  double most_tokens = 0;
+  std::vector<char> alive(tokens.size() * chunks, 0);
   for (const Instruction& instruction : stage.instructions) {
     const bool begins = instruction.op == Op::forward;
     const bool ends = instruction.op == last || instruction.op == Op::backward;
     if (!begins && !ends) continue;
-    char& state = alive[instruction.micro_batch];
+    const auto batch = static_cast<std::size_t>(instruction.micro_batch);
+    char& state = alive[batch * chunks + static_cast<std::size_t>(instruction.chunk)];
     if (begins == (state != 0)) continue;
     state = begins ? 1 : 0;
-    const std::uint64_t size = tokens[instruction.micro_batch];
+    const LayerRange range = layers_of(stage, instruction.chunk);
+    const double share = chunks == 1 ? 1 : (range.end - range.begin) / layers;
+    const double size = share * static_cast<double>(tokens[batch]);
     live += begins ? 1 : -1;
-    live_tokens = begins ? live_tokens + size : live_tokens - size;
+    live_tokens += begins ? size : -size;
     result.peak_live_micro_batches = std::max(result.peak_live_micro_batches, live);
-    result.peak_live_tokens = std::max(result.peak_live_tokens, live_tokens);
+    most_tokens = std::max(most_tokens, live_tokens);
   }
+  result.peak_live_tokens = static_cast<std::uint64_t>(std::ceil(most_tokens - kRounding));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "costmodel/compose.h"
+#include "planner/schedule_work.h"
 
 namespace hydraulis {
 namespace {
@@ -79,16 +80,19 @@ class Coster {
 
   std::vector<double> stage(const Stage& stage) {
     const Scheme& scheme = program_.pipelines[stage.pipeline].scheme;
-    const std::optional<StageCost> cost = stage_cost(model_, scheme, stage.index);
-    if (!cost) {
-      throw InputError("profile '{}' has no times for the scheme {}", model_.profile.name,
-                       to_string(scheme));
+    const int chunks = chunks_of(stage);
+    costs_.clear();
+    if (chunks == 1) costs_.push_back(pass_cost(model_, scheme, stage.index));
+    for (int chunk = 0; chunks > 1 && chunk < chunks; ++chunk) {
+      const LayerRange layers = layers_of(stage, chunk);
+      costs_.push_back(pass_cost(model_, scheme, layers.end - layers.begin,
+                                 stage.index == 0 && chunk == 0,
+                                 stage.index + 1 == scheme.pp && chunk + 1 == chunks));
     }
-    forward_ = forward_cost(model_, scheme, stage.index);
     std::vector<double> seconds;
     seconds.reserve(stage.instructions.size());
     for (const Instruction& instruction : stage.instructions) {
-      seconds.push_back(one(stage, *cost, instruction));
+      seconds.push_back(one(stage, instruction));
     }
     return seconds;
   }
@@ -107,28 +111,20 @@ class Coster {
 
   TrafficScale scale() const { return {options_.latency_scale, options_.bandwidth_scale}; }
 
-  double one(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
+  double one(const Stage& stage, const Instruction& instruction) const {
     switch (instruction.op) {
       case Op::forward:
       case Op::recompute:
-        return forward(stage, cost, instruction);
+        return passes(stage, instruction).forward;
       case Op::backward:
-        return backward(stage, cost, instruction);
+        return passes(stage, instruction).backward();
       case Op::backward_input:
+        return passes(stage, instruction).backward_input;
       case Op::backward_weight:
-        return backward(stage, cost, instruction) / 2;
+        return passes(stage, instruction).backward_weight;
       default:
         return options_.no_communication ? 0 : other(stage, instruction);
     }
-  }
-
-  double forward(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
-    return forward_ ? whole(stage, *forward_, instruction)
-                    : kForwardShare * whole(stage, cost, instruction);
-  }
-
-  double backward(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
-    return whole(stage, cost, instruction) - forward(stage, cost, instruction);
   }
 
   double other(const Stage& stage, const Instruction& instruction) const {
@@ -156,14 +152,19 @@ class Coster {
     }
   }
 
-  double whole(const Stage& stage, const StageCost& cost, const Instruction& instruction) const {
+  PassSeconds passes(const Stage& stage, const Instruction& instruction) const {
     const auto& sizes = sizes_[stage.pipeline];
     const int index = instruction.micro_batch;
     if (index < 0 || static_cast<std::size_t>(index) >= sizes.size()) {
       throw InputError("pipeline {}: {} of micro-batch {}; expected one in [0, {})", stage.pipeline,
                        to_string(instruction.op), index, sizes.size());
     }
-    return cost.of(sizes[index].sum_squares, sizes[index].tokens);
+    const int chunk = instruction.chunk;
+    if (chunk < 0 || static_cast<std::size_t>(chunk) >= costs_.size()) {
+      throw InputError("pipeline {}: {} on run {} of a stage's layers; expected one in [0, {})",
+                       stage.pipeline, to_string(instruction.op), chunk, costs_.size());
+    }
+    return costs_[chunk].of(sizes[index].sum_squares, sizes[index].tokens);
   }
 
   double moved(const Instruction& instruction) const {
@@ -227,7 +228,7 @@ class Coster {
   double norm_factor_ = 1;  ///< as measured runs have shown it, and so the next two
   double gather_factor_ = 1;
   double reduce_factor_ = 1;
-  std::optional<StageCost> forward_;  ///< of the stage at hand
+  std::vector<PassCost> costs_;  ///< of the stage at hand, by run of layers
 };
 
 }  // namespace

@@ -51,6 +51,9 @@ void check_instruction(const Program& program, int stage, int index, double seco
     case Op::backward_input:
     case Op::backward_weight:
       check_micro_batch(program, stage, index, options);
+      if (instruction.chunk < 0 || instruction.chunk >= chunks_of(program.stages[stage])) {
+        fault(fmt::format("no run {} of the stage's layers", instruction.chunk));
+      }
       break;
     default:
       break;
@@ -87,7 +90,8 @@ void check(const Program& program, const Durations& durations, const ReplayOptio
 /// nearly always stand in the same order, which needs no search.
 class Matcher {
  public:
-  explicit Matcher(std::size_t stages) : channels_of_(stages) {}
+  explicit Matcher(const Program& program)
+      : program_(program), channels_of_(program.stages.size()) {}
 
   void add(int stage, const Instruction& instruction, std::uint32_t number) {
     const bool sends = is_send(instruction.op);
@@ -95,7 +99,8 @@ class Matcher {
         instruction.op == Op::send_gradient || instruction.op == Op::receive_gradient;
     Channel& channel =
         find(sends ? stage : instruction.peer, sends ? instruction.peer : stage, gradient);
-    (sends ? channel.sends : channel.receives).push_back({instruction.micro_batch, number});
+    const int chunk = instruction.chunk + (sends ? 0 : chunks_back(stage, instruction.op));
+    (sends ? channel.sends : channel.receives).push_back({chunk, instruction.micro_batch, number});
   }
 
   /// Calls join(send, receive) for pairs, and alone(number) for ends without a partner.
@@ -108,6 +113,7 @@ class Matcher {
 
  private:
   struct End {
+    int chunk;  ///< of the sender
     int micro_batch;
     std::uint32_t number;
   };
@@ -118,6 +124,15 @@ class Matcher {
     std::vector<End> receives;
   };
 
+  /// From a receiver's run of layers to its sender's: the last stage's runs are followed by the
+  /// next ones of the first.
+  int chunks_back(int stage, Op op) const {
+    const Stage& at = program_.stages[static_cast<std::size_t>(stage)];
+    if (chunks_of(at) == 1) return 0;
+    if (op == Op::receive_activation) return at.index == 0 ? -1 : 0;
+    return at.index + 1 == program_.pipelines[at.pipeline].scheme.pp ? 1 : 0;
+  }
+
   Channel& find(int from, int to, bool gradient) {
     for (Channel& channel : channels_of_[from]) {
       if (channel.to == to && channel.gradient == gradient) return channel;
@@ -127,8 +142,12 @@ class Matcher {
 
   template <typename Join, typename Alone>
   static void match_channel(Channel& channel, Join& join, Alone& alone) {
-    const auto same = [](const End& a, const End& b) { return a.micro_batch == b.micro_batch; };
-    const auto before = [](const End& a, const End& b) { return a.micro_batch < b.micro_batch; };
+    const auto same = [](const End& a, const End& b) {
+      return a.micro_batch == b.micro_batch && a.chunk == b.chunk;
+    };
+    const auto before = [](const End& a, const End& b) {
+      return a.chunk != b.chunk ? a.chunk < b.chunk : a.micro_batch < b.micro_batch;
+    };
     auto& sends = channel.sends;
     auto& receives = channel.receives;
     if (!std::equal(sends.begin(), sends.end(), receives.begin(), receives.end(), same)) {
@@ -148,13 +167,14 @@ class Matcher {
     }
   }
 
+  const Program& program_;
   std::vector<std::vector<Channel>> channels_of_;  ///< by sending stage
 };
 
 /// Gives every instruction its activity; transfers and collectives share one.
 void join_instructions(const Program& program, Graph& graph) {
   const std::uint32_t total = graph.first_instruction.back();
-  Matcher matcher(program.stages.size());
+  Matcher matcher(program);
   std::array<std::vector<std::vector<std::uint32_t>>, 2> meetings;  // [norm or barrier][k] → parts
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
     std::array<std::size_t, 2> met{};

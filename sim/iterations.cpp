@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "planner/schedule_plan.h"
 
 namespace hydraulis {
 namespace {
@@ -32,6 +33,20 @@ void check_memory(const Program& program, const Replay& replay, const CostModel&
   }
 }
 
+bool runs_out_of_memory(const Program& program, const Replay& replay, const CostModel& model) {
+  for (std::size_t s = 0; s < program.stages.size(); ++s) {
+    const StageReplay& stage = replay.stages[s];
+    if (model.memory == MemoryModel::composed) {
+      if (stage.memory_bytes > memory_limit_bytes(model)) return true;
+      continue;
+    }
+    const Scheme& scheme = program.pipelines[program.stages[s].pipeline].scheme;
+    const double most = static_cast<double>(max_tokens(model, scheme)) * scheme.pp;
+    if (static_cast<double>(stage.peak_live_tokens) > most) return true;
+  }
+  return false;
+}
+
 IterationResult measure(const CostModel& model, const Program& program, const Replay& replay) {
   IterationResult result;
   result.time_seconds = replay.makespan_seconds;
@@ -52,6 +67,7 @@ IterationResult measure(const CostModel& model, const Program& program, const Re
   for (const StageReplay& stage : replay.stages) {
     result.memory_bytes = std::max(result.memory_bytes, stage.memory_bytes);
   }
+  result.losses = split_losses(program, replay, model);
   return result;
 }
 
@@ -139,17 +155,28 @@ SimulatedIteration simulate_program(Program program, const CostModel& model,
   iteration.replay =
       replay(iteration.program, instruction_durations(iteration.program, model, options.costing),
              replay_options);
-  if (has_memory_model && options.check_memory) {
+  if (has_memory_model && options.check_memory && !options.count_out_of_memory) {
     check_memory(iteration.program, iteration.replay, model);
   }
   iteration.result = measure(model, iteration.program, iteration.replay);
+  iteration.result.out_of_memory =
+      options.count_out_of_memory && runs_out_of_memory(iteration.program, iteration.replay, model);
   return iteration;
 }
 
 SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
                                       const IterationOptions& options) {
-  SimulatedIteration iteration =
-      simulate_program(lower(plan, model, options.lowering), model, options);
+  const auto run = [&](const BatchPlan& as_run) {
+    return simulate_program(lower(as_run, model, options.lowering), model, options);
+  };
+  SimulatedIteration iteration;
+  if (options.order_for_schedule) {
+    BatchPlan ordered = plan;
+    put_under_schedule(ordered, model, options.lowering);
+    iteration = run(ordered);
+  } else {
+    iteration = run(plan);
+  }
   iteration.result.strategy = plan.strategy;
   return iteration;
 }
@@ -161,6 +188,8 @@ void RunTotals::add(const IterationResult& iteration) {
   idle_ += iteration.bubble_share * iteration.time_seconds;
   exposed_ += iteration.exposed_communication_seconds;
   times_.push_back(iteration.time_seconds);
+  sums_.losses.add(iteration.losses);
+  if (iteration.out_of_memory) ++out_of_memory_;
   sums_.memory_bytes = std::max(sums_.memory_bytes, iteration.memory_bytes);
   sums_.events += iteration.events;
 }
@@ -171,11 +200,17 @@ RunSummary RunTotals::summary(int devices, double peak_flops) const {
   if (count == 0) return summary;
   summary.mean_seconds = seconds_ / static_cast<double>(count);
   summary.exposed_communication_seconds = exposed_ / static_cast<double>(count);
+  summary.out_of_memory_share = out_of_memory_ / static_cast<double>(count);
   std::vector<double> times = times_;
-  const std::size_t rank = (95 * count + 99) / 100;  // ⌈0.95·count⌉, without rounding errors
-  const auto at = times.begin() + static_cast<std::ptrdiff_t>(rank - 1);
-  std::nth_element(times.begin(), at, times.end());
-  summary.p95_seconds = *at;
+  const auto percentile = [&](std::size_t percent) {
+    const std::size_t rank = (percent * count + 99) / 100;  // ⌈…⌉ without rounding errors
+    const auto at = times.begin() + static_cast<std::ptrdiff_t>(rank - 1);
+    std::nth_element(times.begin(), at, times.end());
+    return *at;
+  };
+  summary.p50_seconds = percentile(50);
+  summary.p95_seconds = percentile(95);
+  summary.p99_seconds = percentile(99);
   if (seconds_ > 0) {
     summary.tokens_per_second = tokens_ / seconds_;
     summary.bubble_share = idle_ / seconds_;

@@ -9,6 +9,7 @@
 #include "planner/batch_plan.h"
 #include "planner/program/lower.h"
 #include "sim/costing.h"
+#include "sim/losses.h"
 #include "sim/replay.h"
 
 namespace hydraulis {
@@ -16,10 +17,15 @@ namespace hydraulis {
 struct IterationOptions {
   CostingOptions costing;
   LowerOptions lowering;
+  /// Put plans under the schedule of `lowering` first (put_under_schedule), which chooses the order
+  /// of their micro-batches; off, they run as they stand.
+  bool order_for_schedule = false;
   int threads = 1;  ///< iterations are independent; results are the same for any number
   /// Stop (InfeasibleError) when a stage's high-water mark passes the device's memory. Applies to
   /// the composed memory model; under `published` the plan's own limits have been kept already.
   bool check_memory = true;
+  /// Instead of stopping, count such iterations (IterationResult::out_of_memory).
+  bool count_out_of_memory = false;
   /// Called from the calling thread's or a worker's side, one call at a time, with the number of
   /// iterations done.
   std::function<void(std::size_t)> on_progress;
@@ -34,17 +40,25 @@ struct IterationResult {
   double flops = 0;                          ///< model FLOPs of the real tokens
   double mfu = 0;
   double memory_bytes = 0;  ///< highest mark of any device; composed model, 0 under `published`
+  /// More is alive than the memory model allows: its limit in bytes, or under `published` as many
+  /// tokens as pp of the longest micro-batches have.
+  bool out_of_memory = false;
+  Losses losses;
   std::uint64_t events = 0;
 };
 
 struct RunSummary {
   double mean_seconds = 0;
-  double p95_seconds = 0;  ///< nearest rank: the ⌈0.95·n⌉-th smallest
+  double p50_seconds = 0;  ///< nearest rank: the ⌈0.50·n⌉-th smallest, and so on
+  double p95_seconds = 0;
+  double p99_seconds = 0;
   double tokens_per_second = 0;
   double mfu = 0;                            ///< FLOPs of the run / (time · devices · peak)
   double bubble_share = 0;                   ///< idle device time of the run / its device time
   double exposed_communication_seconds = 0;  ///< mean per iteration and device
   double memory_bytes = 0;                   ///< highest mark of the run
+  double out_of_memory_share = 0;            ///< of the iterations
+  Losses losses;                             ///< of the run
   double wall_seconds = 0;                   ///< measured: what the simulation itself took
   std::uint64_t events = 0;
 };
@@ -93,6 +107,7 @@ class RunTotals {
   double flops_ = 0;
   double idle_ = 0;
   double exposed_ = 0;
+  double out_of_memory_ = 0;
   std::vector<double> times_;
 };
 

@@ -20,9 +20,13 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by
 /// Writes the operations of one stage and micro-batch.
 class Expansion {
  public:
-  Expansion(const Program& program, const ModelSpec& model, int stage, const MicroBatch& batch)
+  Expansion(const Program& program, const ModelSpec& model, int stage, int chunk,
+            const MicroBatch& batch)
       : model_(model),
         stage_(program.stages[stage]),
+        layers_(layers_of(stage_, chunk)),
+        has_embedding_(stage_.has_embedding && chunk == 0),
+        has_head_(stage_.has_head && chunk + 1 == chunks_of(stage_)),
         scheme_(program.pipelines[stage_.pipeline].scheme),
         batch_(batch),
         tokens_(divide_up(static_cast<std::int64_t>(batch.tokens() + batch.padding), scheme_.cp)),
@@ -34,29 +38,29 @@ class Expansion {
   std::vector<Operation> take() { return std::move(operations_); }
 
   void forward_stage() {
-    if (stage_.has_embedding) embed(forward);
-    for (layer_ = stage_.layer_begin; layer_ < stage_.layer_end; ++layer_) {
+    if (has_embedding_) embed(forward);
+    for (layer_ = layers_.begin; layer_ < layers_.end; ++layer_) {
       forward_layer(forward);
     }
     layer_ = model_.layers;
-    if (stage_.has_head) forward_head();
+    if (has_head_) forward_head();
   }
 
   void recompute_stage() {
-    for (layer_ = stage_.layer_begin; layer_ < stage_.layer_end; ++layer_) {
+    for (layer_ = layers_.begin; layer_ < layers_.end; ++layer_) {
       forward_layer(recompute);
     }
   }
 
   void backward_stage(bool inputs, bool weights) {
     layer_ = model_.layers;
-    if (stage_.has_head) backward_head(inputs, weights);
-    for (layer_ = stage_.layer_end - 1; layer_ >= stage_.layer_begin; --layer_) {
+    if (has_head_) backward_head(inputs, weights);
+    for (layer_ = layers_.end - 1; layer_ >= layers_.begin; --layer_) {
       if (inputs && scheme_.recompute == Recompute::full) forward_layer(recompute);
       if (inputs && scheme_.recompute == Recompute::selective) recompute_cheap_parts();
       backward_layer(inputs, weights);
     }
-    if (stage_.has_embedding && weights) embed(backward_weight);
+    if (has_embedding_ && weights) embed(backward_weight);
   }
 
  private:
@@ -216,6 +220,9 @@ class Expansion {
 
   const ModelSpec& model_;
   const Stage& stage_;
+  LayerRange layers_;
+  bool has_embedding_;
+  bool has_head_;
   const Scheme& scheme_;
   const MicroBatch& batch_;
   std::int64_t tokens_;  ///< of this device, padding included
@@ -280,7 +287,11 @@ std::vector<Operation> expand(const Program& program, const ModelSpec& model, in
     throw InputError("expand: instruction {} of stage {} names micro-batch {}, the pipeline has {}",
                      instruction, stage, what.micro_batch, pipeline.micro_batches.size());
   }
-  Expansion expansion(program, model, stage, pipeline.micro_batches[what.micro_batch]);
+  if (what.chunk < 0 || what.chunk >= chunks_of(program.stages[stage])) {
+    throw InputError("expand: instruction {} of stage {} names run {} of its layers, it has {}",
+                     instruction, stage, what.chunk, chunks_of(program.stages[stage]));
+  }
+  Expansion expansion(program, model, stage, what.chunk, pipeline.micro_batches[what.micro_batch]);
   if (what.op == Op::forward) {
     expansion.forward_stage();
   } else if (what.op == Op::recompute) {

@@ -8,14 +8,14 @@
 #include "planner/program/phases.h"
 #include "planner/program/placement.h"
 #include "planner/program/reshard.h"
-#include "planner/program/schedule_order.h"
+#include "planner/schedule_order.h"
 
 namespace hydraulis {
 namespace {
 
 constexpr std::int64_t kActivationBytes = 2;  // bf16
 /// Received activations (or gradients) that wait for their turn while one is being used.
-constexpr int kReceiveSlots = 2;
+constexpr std::size_t kReceiveSlots = 2;
 
 /// Writes the instruction stream of one stage.
 class StageWriter {
@@ -24,24 +24,18 @@ class StageWriter {
               int stage_index)
       : model_(model), program_(program), pipeline_(pipeline), global_(stage_index) {}
 
-  std::vector<Instruction> write(const Schedule schedule, const StageTraffic& traffic, int phases) {
+  std::vector<Instruction> write(const std::vector<ComputeStep>& steps, const StageTraffic& traffic,
+                                 int phases) {
     for (int phase = 0; phase < pipeline_.phase; ++phase) add(make_barrier());
     const int entered = static_cast<int>(instructions_.size()) - 1;
     reshard(Op::gather_parameters, traffic.gather, entered);
     last_gather_ = static_cast<int>(instructions_.size()) - 1;
-    const int micro_batches = static_cast<int>(pipeline_.micro_batches.size());
-    forwards_.assign(micro_batches, -1);
-    backwards_.assign(micro_batches, -1);
-    const Stage& stage = program_.stages[global_];
-    const int stages = pipeline_.scheme.pp;
+    const auto virtual_batches = pipeline_.micro_batches.size() *
+                                 static_cast<std::size_t>(chunks_of(program_.stages[global_]));
+    forwards_.assign(virtual_batches, -1);
+    backwards_.assign(virtual_batches, -1);
     int last_compute = -1;
-    for (const ComputeStep& step : schedule_order(schedule, stages, stage.index, micro_batches)) {
-      if (step.is_forward) {
-        last_compute = forward(step.micro_batch, stage.index > 0, stage.index + 1 < stages);
-      } else {
-        last_compute = backward(step.micro_batch, stage.index + 1 < stages, stage.index > 0);
-      }
-    }
+    for (const ComputeStep& step : steps) last_compute = compute(step, last_compute < 0);
     reshard(Op::reduce_gradients, traffic.reduce, last_compute);
     for (int phase = pipeline_.phase + 1; phase < phases; ++phase) {
       Instruction barrier = make_barrier();
@@ -66,10 +60,12 @@ class StageWriter {
     return instruction;
   }
 
-  Instruction over_layers(Op op, StreamKind stream, int micro_batch = -1) const {
-    Instruction instruction = make(op, stream, micro_batch);
-    instruction.layer_begin = program_.stages[global_].layer_begin;
-    instruction.layer_end = program_.stages[global_].layer_end;
+  Instruction over_layers(Op op, int micro_batch = -1, int chunk = 0) const {
+    Instruction instruction = make(op, StreamKind::compute, micro_batch);
+    const LayerRange layers = layers_of(program_.stages[global_], chunk);
+    instruction.chunk = chunk;
+    instruction.layer_begin = layers.begin;
+    instruction.layer_end = layers.end;
     return instruction;
   }
 
@@ -109,47 +105,79 @@ class StageWriter {
     return instruction;
   }
 
-  /// `used` holds the compute instructions by micro-batch: a receive waits until the one whose
-  /// input lay in its slot is done, which bounds what a fast sender can pile up here.
-  int receive(Op op, StreamKind stream, int micro_batch, int peer, const std::vector<int>& used) {
-    Instruction instruction = transfer(op, stream, micro_batch, peer);
-    const int freed_by = micro_batch - kReceiveSlots;
-    if (freed_by >= 0) instruction.depends_on.push_back(used[freed_by]);
+  /// Stage of the virtual stage after (1) or before (-1) that of a chunk, or -1 at the ends.
+  int neighbour(int chunk, int direction) const {
+    const int stages = pipeline_.scheme.pp;
+    const Stage& stage = program_.stages[global_];
+    const int there = chunk * stages + stage.index + direction;
+    if (there < 0 || there >= stages * chunks_of(stage)) return -1;
+    return pipeline_.first_stage + there % stages;
+  }
+
+  /// `users` holds the compute instructions that have used what came this way: a receive waits
+  /// until the one whose input lay in its slot is done, which bounds what a fast sender can pile up
+  /// here.
+  int receive(Op op, StreamKind stream, const ComputeStep& step, int peer,
+              const std::vector<int>& users) {
+    Instruction instruction = transfer(op, stream, step.micro_batch, peer);
+    instruction.chunk = step.chunk;
+    if (users.size() >= kReceiveSlots) {
+      instruction.depends_on.push_back(users[users.size() - kReceiveSlots]);
+    }
     return add(std::move(instruction));
   }
 
-  int forward(int micro_batch, bool receives, bool sends) {
-    Instruction instruction = over_layers(Op::forward, StreamKind::compute, micro_batch);
-    if (micro_batch == 0) instruction.depends_on.push_back(last_gather_);
-    if (receives) {
-      instruction.depends_on.push_back(receive(Op::receive_activation,
-                                               StreamKind::activation_receive, micro_batch,
-                                               global_ - 1, forwards_));
+  void send(Op op, StreamKind stream, const ComputeStep& step, int peer, int after) {
+    if (peer < 0) return;
+    Instruction instruction = transfer(op, stream, step.micro_batch, peer);
+    instruction.chunk = step.chunk;
+    instruction.depends_on.push_back(after);
+    add(std::move(instruction));
+  }
+
+  int compute(const ComputeStep& step, bool first) {
+    const auto batch = static_cast<std::size_t>(step.chunk) * pipeline_.micro_batches.size() +
+                       static_cast<std::size_t>(step.micro_batch);
+    switch (step.pass) {
+      case Pass::forward:
+        return forwards_[batch] = forward(step, first);
+      case Pass::backward_weight: {
+        Instruction instruction = over_layers(Op::backward_weight, step.micro_batch, step.chunk);
+        instruction.depends_on.push_back(backwards_[batch]);
+        return add(std::move(instruction));
+      }
+      default:
+        return backwards_[batch] = backward(step, forwards_[batch]);
     }
-    const int index = forwards_[micro_batch] = add(std::move(instruction));
-    if (sends) {
-      Instruction send =
-          transfer(Op::send_activation, StreamKind::activation_send, micro_batch, global_ + 1);
-      send.depends_on.push_back(index);
-      add(std::move(send));
+  }
+
+  int forward(const ComputeStep& step, bool first) {
+    Instruction instruction = over_layers(Op::forward, step.micro_batch, step.chunk);
+    if (first) instruction.depends_on.push_back(last_gather_);
+    const int from = neighbour(step.chunk, -1);
+    if (from >= 0) {
+      instruction.depends_on.push_back(receive(
+          Op::receive_activation, StreamKind::activation_receive, step, from, fed_forwards_));
     }
+    const int index = add(std::move(instruction));
+    if (from >= 0) fed_forwards_.push_back(index);
+    send(Op::send_activation, StreamKind::activation_send, step, neighbour(step.chunk, 1), index);
     return index;
   }
 
-  int backward(int micro_batch, bool receives, bool sends) {
-    Instruction instruction = over_layers(Op::backward, StreamKind::compute, micro_batch);
-    instruction.depends_on.push_back(forwards_[micro_batch]);
-    if (receives) {
-      instruction.depends_on.push_back(receive(Op::receive_gradient, StreamKind::gradient_receive,
-                                               micro_batch, global_ + 1, backwards_));
+  int backward(const ComputeStep& step, int forward) {
+    Instruction instruction =
+        over_layers(step.pass == Pass::backward ? Op::backward : Op::backward_input,
+                    step.micro_batch, step.chunk);
+    instruction.depends_on.push_back(forward);
+    const int from = neighbour(step.chunk, 1);
+    if (from >= 0) {
+      instruction.depends_on.push_back(
+          receive(Op::receive_gradient, StreamKind::gradient_receive, step, from, fed_backwards_));
     }
-    const int index = backwards_[micro_batch] = add(std::move(instruction));
-    if (sends) {
-      Instruction send =
-          transfer(Op::send_gradient, StreamKind::gradient_send, micro_batch, global_ - 1);
-      send.depends_on.push_back(index);
-      add(std::move(send));
-    }
+    const int index = add(std::move(instruction));
+    if (from >= 0) fed_backwards_.push_back(index);
+    send(Op::send_gradient, StreamKind::gradient_send, step, neighbour(step.chunk, -1), index);
     return index;
   }
 
@@ -158,7 +186,7 @@ class StageWriter {
     norm.depends_on.push_back(static_cast<int>(instructions_.size()) - 1);
     const int norm_index = add(std::move(norm));
     if (!steps) return;
-    Instruction step = over_layers(Op::optimizer_step, StreamKind::compute);
+    Instruction step = over_layers(Op::optimizer_step);
     step.depends_on.push_back(norm_index);
     add(std::move(step));
   }
@@ -168,8 +196,10 @@ class StageWriter {
   const PipelineProgram& pipeline_;
   int global_;
   int last_gather_ = -1;
-  std::vector<int> forwards_;
-  std::vector<int> backwards_;
+  std::vector<int> forwards_;       ///< [chunk · micro-batches + micro-batch]
+  std::vector<int> backwards_;      ///< the same
+  std::vector<int> fed_forwards_;   ///< those with a receive, in order
+  std::vector<int> fed_backwards_;  ///< the same
   std::vector<Instruction> instructions_;
 };
 
@@ -205,6 +235,21 @@ void check(const BatchPlan& plan, const CostModel& model) {
   }
 }
 
+/// The compute streams of a pipeline's stages; only schedules that look at times need a profile.
+StageSteps steps_of(const PipelineProgram& pipeline, const CostModel& model,
+                    const ScheduleChoice& choice) {
+  if (needs_times(choice.schedule)) {
+    return schedule_steps(choice,
+                          schedule_work(model, pipeline.scheme, pipeline.micro_batches, choice));
+  }
+  StageSteps steps;
+  for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
+    steps.push_back(schedule_order(choice, pipeline.scheme.pp, stage,
+                                   static_cast<int>(pipeline.micro_batches.size())));
+  }
+  return steps;
+}
+
 }  // namespace
 
 Program lower(const BatchPlan& plan, const CostModel& model, const LowerOptions& options) {
@@ -219,7 +264,11 @@ Program lower(const BatchPlan& plan, const CostModel& model, const LowerOptions&
   const Placement placement = place_phases(plan, model.cluster);
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const Scheme& scheme = plan.pipelines[p].scheme;
-    const std::vector<int> layers = stage_layers(scheme, model.model.layers);
+    const ScheduleChoice choice = on_scheme(options, scheme);
+    if (choice.chunks > 1 && plan.phases() > 1) {
+      throw InputError("schedule {}: not over an iteration of several phases", to_string(choice));
+    }
+    const std::vector<int> layers = virtual_stage_layers(scheme, model.model.layers, choice.chunks);
     program.pipelines.push_back({scheme, plan.pipelines[p].micro_batches,
                                  static_cast<int>(program.stages.size()), plan.pipelines[p].phase});
     int layer = 0;
@@ -235,6 +284,12 @@ Program lower(const BatchPlan& plan, const CostModel& model, const LowerOptions&
       stage.has_head = s + 1 == scheme.pp;
       program.stages.push_back(std::move(stage));
     }
+    for (std::size_t v = static_cast<std::size_t>(scheme.pp); v < layers.size(); ++v) {
+      const auto s = program.stages.size() - static_cast<std::size_t>(scheme.pp) +
+                     v % static_cast<std::size_t>(scheme.pp);
+      program.stages[s].more_layers.push_back({layer, layer + layers[v]});
+      layer += layers[v];
+    }
   }
 
   if (model.sharding == ParameterSharding::sharded) {
@@ -242,11 +297,14 @@ Program lower(const BatchPlan& plan, const CostModel& model, const LowerOptions&
     return program;
   }
   PhaseTraffic traffic(program, model.model);
+  StageSteps steps;
   for (std::size_t i = 0; i < program.stages.size(); ++i) {
     Stage& stage = program.stages[i];
-    StageWriter writer(model, program, program.pipelines[stage.pipeline], static_cast<int>(i));
-    stage.instructions =
-        writer.write(options.schedule, traffic.of(static_cast<int>(i)), plan.phases());
+    const PipelineProgram& pipeline = program.pipelines[stage.pipeline];
+    if (stage.index == 0) steps = steps_of(pipeline, model, on_scheme(options, pipeline.scheme));
+    StageWriter writer(model, program, pipeline, static_cast<int>(i));
+    stage.instructions = writer.write(steps[static_cast<std::size_t>(stage.index)],
+                                      traffic.of(static_cast<int>(i)), plan.phases());
   }
   return program;
 }

@@ -2,6 +2,29 @@
 
 namespace hydraulis {
 
+int chunks_of(const Stage& stage) { return 1 + static_cast<int>(stage.more_layers.size()); }
+
+LayerRange layers_of(const Stage& stage, int chunk) {
+  if (chunk == 0) return {stage.layer_begin, stage.layer_end};
+  return stage.more_layers[static_cast<std::size_t>(chunk) - 1];
+}
+
+int layer_count(const Stage& stage) {
+  int count = 0;
+  for (int chunk = 0; chunk < chunks_of(stage); ++chunk) {
+    count += layers_of(stage, chunk).end - layers_of(stage, chunk).begin;
+  }
+  return count;
+}
+
+bool holds_layer(const Stage& stage, int layer) {
+  for (int chunk = 0; chunk < chunks_of(stage); ++chunk) {
+    const LayerRange range = layers_of(stage, chunk);
+    if (layer >= range.begin && layer < range.end) return true;
+  }
+  return false;
+}
+
 const char* to_string(Op op) {
   switch (op) {
     case Op::gather_parameters:

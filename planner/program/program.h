@@ -53,6 +53,7 @@ struct Instruction {
   Op op = Op::forward;
   StreamKind stream = StreamKind::compute;
   int micro_batch = -1;  ///< index in the pipeline's micro-batches, or -1
+  int chunk = 0;         ///< which of the stage's runs of layers computes, sends or receives
   int peer = -1;         ///< global stage index of the other side of a send or receive
   int layer_begin = 0;
   int layer_end = 0;
@@ -65,13 +66,23 @@ struct Instruction {
   std::vector<int> depends_on;
 };
 
+/// Decoder layers [begin, end).
+struct LayerRange {
+  int begin = 0;
+  int end = 0;
+  bool operator==(const LayerRange&) const = default;
+};
+
 /// A pipeline stage: its place, its layers, its instruction stream.
 struct Stage {
   int pipeline = 0;
   int index = 0;             ///< within the pipeline, 0 is first
   std::vector<int> devices;  ///< global device numbers, tensor-parallel rank fastest, then cp
   int layer_begin = 0;
-  int layer_end = 0;  ///< decoder layers [begin, end)
+  int layer_end = 0;  ///< decoder layers [begin, end) of its first run of layers, mostly its only
+  /// Runs of layers behind the first, under an interleaved schedule: run c of stage s is the
+  /// pipeline's virtual stage c · pp + s, and activations go from the last stage back to the first.
+  std::vector<LayerRange> more_layers;
   bool has_embedding = false;
   bool has_head = false;
   std::vector<Instruction> instructions;
@@ -101,6 +112,13 @@ struct Program {
   std::vector<PipelineProgram> pipelines;
   std::vector<Stage> stages;
 };
+
+/// The runs of layers of a stage, at least one.
+int chunks_of(const Stage& stage);
+LayerRange layers_of(const Stage& stage, int chunk);
+/// Decoder layers of all its runs.
+int layer_count(const Stage& stage);
+bool holds_layer(const Stage& stage, int layer);
 
 const char* to_string(Op op);
 const char* to_string(StreamKind stream);

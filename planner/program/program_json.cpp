@@ -30,6 +30,7 @@ Json scheme_to_json(const Scheme& scheme) {
 Json instruction_to_json(const Instruction& instruction) {
   Json json = {{"op", to_string(instruction.op)}, {"stream", to_string(instruction.stream)}};
   if (instruction.micro_batch >= 0) json["micro_batch"] = instruction.micro_batch;
+  if (instruction.chunk != 0) json["chunk"] = instruction.chunk;
   if (instruction.peer >= 0) json["peer"] = instruction.peer;
   if (instruction.layer_begin != 0 || instruction.layer_end != 0) {
     json["layers"] = {instruction.layer_begin, instruction.layer_end};
@@ -129,7 +130,7 @@ class Reader {
   }
 
   Instruction instruction(const Json& json, const std::string& path, const Program& program,
-                          std::int64_t stages, std::int64_t micro_batches,
+                          std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks,
                           std::int64_t index) const {
     JsonFields fields = object(json, path);
     Instruction instruction;
@@ -137,6 +138,7 @@ class Reader {
     instruction.stream = named<StreamKind>(fields, "stream", kStreams);
     instruction.micro_batch = static_cast<int>(
         fields.integer_or("micro_batch", kNoMicroBatch, kNoMicroBatch, micro_batches - 1));
+    instruction.chunk = static_cast<int>(fields.integer_or("chunk", 0, 0, chunks - 1));
     instruction.peer = static_cast<int>(fields.integer_or("peer", -1, -1, stages - 1));
     if (fields.has("layers")) {
       const std::vector<int> layers =
@@ -170,12 +172,22 @@ class Reader {
     }
     stage.layer_begin = layers[0];
     stage.layer_end = layers[1];
+    if (fields.has("more_layers")) {
+      each(fields, "more_layers", path, [&](const Json& range, const std::string& name) {
+        if (!range.is_array() || range.size() != 2) {
+          throw InputError("{}: field '{}': expected [begin, end]", where_, name);
+        }
+        const auto begin = static_cast<int>(integer(range[0], name, 0, program.layers));
+        const auto end = static_cast<int>(integer(range[1], name, begin, program.layers));
+        stage.more_layers.push_back({begin, end});
+      });
+    }
     stage.has_embedding = fields.boolean_or("has_embedding", false);
     stage.has_head = fields.boolean_or("has_head", false);
     each(fields, "instructions", path, [&](const Json& element, const std::string& name) {
       stage.instructions.push_back(instruction(
           element, name, program, stages, static_cast<std::int64_t>(pipeline.micro_batches.size()),
-          static_cast<std::int64_t>(stage.instructions.size())));
+          chunks_of(stage), static_cast<std::int64_t>(stage.instructions.size())));
     });
     fields.finish();
     return stage;
@@ -247,6 +259,9 @@ Json program_to_json(const Program& program) {
   for (const Stage& stage : program.stages) {
     Json one = {{"pipeline", stage.pipeline}, {"index", stage.index}, {"devices", stage.devices}};
     one["layers"] = {stage.layer_begin, stage.layer_end};
+    for (const LayerRange& range : stage.more_layers) {
+      one["more_layers"].push_back({range.begin, range.end});
+    }
     if (stage.has_embedding) one["has_embedding"] = true;
     if (stage.has_head) one["has_head"] = true;
     one["instructions"] = Json::array();

@@ -153,13 +153,16 @@ std::vector<std::pair<int, ReshardSummary>> GatherPlanner::stage_summaries(const
     summaries.emplace_back(layer, summarise(transfers(stage, tp, layer), devices_per_node_));
   };
   if (stage.has_embedding) add(kEmbeddingLayer);
-  for (int layer = stage.layer_begin; layer < stage.layer_end; ++layer) {
-    const bool like_the_last =
-        layer > stage.layer_begin && stage_of_layer_[layer] == stage_of_layer_[layer - 1];
-    if (like_the_last) {
-      summaries.emplace_back(layer, summaries.back().second);
-    } else {
-      add(layer);
+  for (int chunk = 0; chunk < chunks_of(stage); ++chunk) {
+    const LayerRange range = layers_of(stage, chunk);
+    for (int layer = range.begin; layer < range.end; ++layer) {
+      const bool like_the_last =
+          layer > range.begin && stage_of_layer_[layer] == stage_of_layer_[layer - 1];
+      if (like_the_last) {
+        summaries.emplace_back(layer, summaries.back().second);
+      } else {
+        add(layer);
+      }
     }
   }
   if (stage.has_head) add(model_.layers);

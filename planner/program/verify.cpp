@@ -49,7 +49,8 @@ double tokens_of(const MicroBatch& micro_batch) {
   return static_cast<double>(micro_batch.tokens() + micro_batch.padding);
 }
 
-/// Most tokens and most micro-batches whose forward has run and whose backward has not.
+/// Most tokens and most micro-batches whose forward has run and whose backward has not. On one of
+/// several runs of layers a micro-batch counts with that run's part of the stage's layers.
 struct Alive {
   double tokens = 0;
   int micro_batches = 0;
@@ -57,11 +58,14 @@ struct Alive {
 
 Alive most_alive(const PipelineProgram& pipeline, const Stage& stage) {
   Alive now, most;
+  const double layers = std::max(1, layer_count(stage));
   for (const Instruction& instruction : stage.instructions) {
     const bool opens = instruction.op == Op::forward;
     const bool closes = instruction.op == Op::backward || instruction.op == Op::backward_weight;
     if (!opens && !closes) continue;
-    const double tokens = tokens_of(pipeline.micro_batches[instruction.micro_batch]);
+    const LayerRange range = layers_of(stage, instruction.chunk);
+    const double tokens = tokens_of(pipeline.micro_batches[instruction.micro_batch]) *
+                          ((range.end - range.begin) / layers);
     now.tokens += opens ? tokens : -tokens;
     now.micro_batches += opens ? 1 : -1;
     most.tokens = std::max(most.tokens, now.tokens);

@@ -61,10 +61,16 @@ void verify_instructions(const Program& program, int index, Problems& problems) 
         instruction.transfers < 0) {
       fail("moves a negative number of bytes or messages");
     }
+    if (instruction.chunk < 0 || instruction.chunk >= chunks_of(stage)) {
+      fail(fmt::format("names run {} of the stage's layers, it has {}", instruction.chunk,
+                       chunks_of(stage)));
+      continue;
+    }
     const int distance = peer_distance(instruction.op);
-    const int neighbour = stage.index + distance;
-    if (distance != 0 && (instruction.peer != index + distance || neighbour < 0 ||
-                          neighbour >= pipeline.scheme.pp)) {
+    const int stages = pipeline.scheme.pp;
+    const int neighbour = instruction.chunk * stages + stage.index + distance;
+    if (distance != 0 && (neighbour < 0 || neighbour >= stages * chunks_of(stage) ||
+                          instruction.peer != pipeline.first_stage + neighbour % stages)) {
       fail(fmt::format("has stage {} as its peer, which is not its neighbour in the pipeline",
                        instruction.peer));
     }
@@ -163,7 +169,7 @@ void verify_reshards(const Program& program, int index, Problems& problems) {
     const bool gathers = instruction.op == Op::gather_parameters;
     if (!gathers && instruction.op != Op::reduce_gradients) continue;
     for (int layer = instruction.layer_begin; layer < instruction.layer_end; ++layer) {
-      const bool held = (layer >= stage.layer_begin && layer < stage.layer_end) ||
+      const bool held = holds_layer(stage, layer) ||
                         (layer == kEmbeddingLayer && stage.has_embedding) ||
                         (layer == program.layers && stage.has_head);
       if (!held) {
@@ -194,7 +200,9 @@ void verify_reshards(const Program& program, int index, Problems& problems) {
     }
   };
   if (first == kEmbeddingLayer) expect_once(kEmbeddingLayer);
-  for (int layer = stage.layer_begin; layer < stage.layer_end; ++layer) expect_once(layer);
+  for (int layer = 0; layer < program.layers; ++layer) {
+    if (holds_layer(stage, layer)) expect_once(layer);
+  }
   if (stage.has_head) expect_once(program.layers);
 }
 
@@ -213,13 +221,23 @@ void verify_layers(const Program& program, Problems& problems) {
             "layers: stage {} of pipeline {} has embedding {} and head {}, expected {} and {}", s,
             p, stage.has_embedding, stage.has_head, s == 0, last));
       }
-      if (stage.layer_begin < 0 || stage.layer_end > program.layers ||
-          stage.layer_begin > stage.layer_end) {
-        problems.add(fmt::format("layers: stage {} has layers {} to {}, the model has {}", index,
-                                 stage.layer_begin, stage.layer_end - 1, program.layers));
-        continue;
+      bool sound = true;
+      for (int chunk = 0; chunk < chunks_of(stage); ++chunk) {
+        const LayerRange range = layers_of(stage, chunk);
+        if (range.begin < 0 || range.end > program.layers || range.begin > range.end) {
+          problems.add(fmt::format("layers: stage {} has layers {} to {}, the model has {}", index,
+                                   range.begin, range.end - 1, program.layers));
+          sound = false;
+          break;
+        }
+        for (int layer = range.begin; layer < range.end; ++layer) ++held[layer];
       }
-      for (int layer = stage.layer_begin; layer < stage.layer_end; ++layer) ++held[layer];
+      if (!sound) continue;
+      if (chunks_of(stage) != chunks_of(program.stages[pipeline.first_stage])) {
+        problems.add(fmt::format("layers: stage {} has {} runs of layers, the first has {}", index,
+                                 chunks_of(stage),
+                                 chunks_of(program.stages[pipeline.first_stage])));
+      }
       verify_reshards(program, index, problems);
     }
     for (int layer = 0; layer < program.layers; ++layer) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "planner/program/verify.h"
 
@@ -63,19 +64,24 @@ class StageWork {
         problems_(problems) {
     for (std::size_t i = 0; i < stage_.instructions.size(); ++i) {
       const Instruction& instruction = stage_.instructions[i];
-      where_[{instruction.op, instruction.micro_batch}].push_back(static_cast<int>(i));
+      where_[{instruction.op, instruction.micro_batch, instruction.chunk}].push_back(
+          static_cast<int>(i));
     }
   }
 
   void check() {
     const PipelineProgram& pipeline = program_.pipelines[stage_.pipeline];
     const int micro_batches = static_cast<int>(pipeline.micro_batches.size());
-    for (int m = 0; m < micro_batches; ++m) check_micro_batch(m, pipeline.scheme.pp);
+    for (chunk_ = 0; chunk_ < chunks_of(stage_); ++chunk_) {
+      for (int m = 0; m < micro_batches; ++m) check_micro_batch(m, pipeline.scheme.pp);
+    }
+    chunk_ = 0;
     check_ends();
   }
 
  private:
-  const std::vector<int>& all(Op op, int micro_batch) { return where_[{op, micro_batch}]; }
+  /// Of the run of layers at hand.
+  const std::vector<int>& all(Op op, int micro_batch) { return where_[{op, micro_batch, chunk_}]; }
 
   /// The only instruction of its kind, or -1 after saying what is wrong.
   int only(Op op, int micro_batch) {
@@ -95,8 +101,8 @@ class StageWork {
   }
 
   void check_micro_batch(int m, int stages) {
-    const bool first = stage_.index == 0;
-    const bool last = stage_.index + 1 == stages;
+    const bool first = stage_.index == 0 && chunk_ == 0;
+    const bool last = stage_.index + 1 == stages && chunk_ + 1 == chunks_of(stage_);
     const int forward = only(Op::forward, m);
     const bool in_parts =
         !all(Op::backward_input, m).empty() || !all(Op::backward_weight, m).empty();
@@ -220,7 +226,8 @@ class StageWork {
   int index_;
   Order order_;
   Problems& problems_;
-  std::map<std::pair<Op, int>, std::vector<int>> where_;
+  int chunk_ = 0;  ///< the run of layers at hand
+  std::map<std::tuple<Op, int, int>, std::vector<int>> where_;
 };
 
 std::vector<int> instructions_of(const Stage& stage, Op op) {
@@ -239,7 +246,11 @@ void verify_channel(const Program& program, int sender, Op send, int receiver, O
   for (std::size_t i = 0; i < pairs; ++i) {
     const Instruction& out = program.stages[sender].instructions[sends[i]];
     const Instruction& in = program.stages[receiver].instructions[receives[i]];
-    if (out.micro_batch != in.micro_batch) {
+    // From the last stage on to the first (or back) the next run of layers (or the one before).
+    const int from_first = program.stages[sender].index == 0 ? 1 : 0;
+    const int to_first = program.stages[receiver].index == 0 ? 1 : 0;
+    const int next = send == Op::send_activation ? to_first : -from_first;
+    if (out.micro_batch != in.micro_batch || out.chunk + next != in.chunk) {
       problems.add(fmt::format("messages: {} meets {}, which is another micro-batch",
                                describe(program, sender, sends[i]),
                                describe(program, receiver, receives[i])));
@@ -271,11 +282,13 @@ void verify_work(const Program& program, Problems& problems) {
 
 void verify_messages(const Program& program, Problems& problems) {
   for (const PipelineProgram& pipeline : program.pipelines) {
-    for (int s = 0; s + 1 < pipeline.scheme.pp; ++s) {
+    const int stages = pipeline.scheme.pp;
+    const bool goes_round = chunks_of(program.stages[pipeline.first_stage]) > 1;
+    for (int s = 0; s + (goes_round ? 0 : 1) < stages; ++s) {
       const int here = pipeline.first_stage + s;
-      verify_channel(program, here, Op::send_activation, here + 1, Op::receive_activation,
-                     problems);
-      verify_channel(program, here + 1, Op::send_gradient, here, Op::receive_gradient, problems);
+      const int next = pipeline.first_stage + (s + 1) % stages;
+      verify_channel(program, here, Op::send_activation, next, Op::receive_activation, problems);
+      verify_channel(program, next, Op::send_gradient, here, Op::receive_gradient, problems);
     }
   }
 }

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "planner/program/reshard.h"
-#include "planner/program/schedule_order.h"
 #include "tests/planner/program/program_fixture.h"
 #include "tests/planner/program/replay.h"
 
