@@ -12,6 +12,10 @@ constexpr std::int64_t size_of(DataType type) {
   return type == DataType::f64 ? 8 : type == DataType::f32 ? 4 : 2;
 }
 const char* to_string(DataType type);
+/// Of statistics, sums, gradients and master copies beside numbers of this type.
+constexpr DataType wide_type(DataType type) {
+  return type == DataType::bf16 ? DataType::f32 : type;
+}
 
 /// A matrix in device memory that a kernel may write: row-major, `stride` elements from one row to
 /// the next (at least `columns`). A view: it owns nothing. Offsets are 64-bit throughout.

@@ -1,6 +1,8 @@
 #include "costmodel/profiler/bench.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 
@@ -16,6 +18,15 @@ double read_clock(clockid_t clock) {
   clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+
+/// A bf16 number: the upper half of a float.
+struct Half {
+  Half() = default;
+  explicit Half(double value)
+      : bits(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >>
+                                        16)) {}
+  std::uint16_t bits = 0;
+};
 
 template <typename T>
 std::vector<T> pattern(bool positive) {
@@ -136,11 +147,14 @@ Sampled sample_call(const Bench& bench, const std::function<void()>& call,
   return sample_run(bench, run, limits);
 }
 
-void fill(const Bench& bench, const DeviceBuffer& buffer, bool positive) {
-  if (bench.type == DataType::f64) {
-    fill_with<double>(bench, buffer, positive);
-  } else {
-    fill_with<float>(bench, buffer, positive);
+void fill(const Bench& bench, const DeviceBuffer& buffer, DataType type, bool positive) {
+  switch (type) {
+    case DataType::f64:
+      return fill_with<double>(bench, buffer, positive);
+    case DataType::f32:
+      return fill_with<float>(bench, buffer, positive);
+    case DataType::bf16:
+      return fill_with<Half>(bench, buffer, positive);
   }
 }
 

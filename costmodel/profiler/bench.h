@@ -30,7 +30,7 @@ struct Bench {
   Compute* compute = nullptr;
   Communicator* world = nullptr;
   Stream* stream = nullptr;
-  DataType type = DataType::f32;
+  DataType type = DataType::f32;  ///< of matrices; statistics and sums are of its wide type
   /// That kernels are measured with: processor_seconds where they run in the calling thread alone,
   /// so that what else the machine does is not taken for theirs.
   Clock clock = wall_seconds;
@@ -57,7 +57,7 @@ Sampled sample_call(const Bench& bench, const std::function<void()>& call,
 Sampled sample_run(const Bench& bench, const std::function<double(int times)>& run,
                    const SamplingLimits& limits);
 
-/// Device memory filled with values in [−1, 1], or in [0, 1].
-void fill(const Bench& bench, const DeviceBuffer& buffer, bool positive = false);
+/// Device memory filled with numbers of a type in [−1, 1], or in [0, 1].
+void fill(const Bench& bench, const DeviceBuffer& buffer, DataType type, bool positive = false);
 
 }  // namespace hydraulis

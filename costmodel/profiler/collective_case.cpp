@@ -26,9 +26,10 @@ CollectiveCase::CollectiveCase(const Bench& bench, Communicator& group, Collecti
     : bench_(bench),
       group_(group),
       operation_(operation),
-      elements_(bytes / size_of(bench.type)),
+      type_(wide_type(bench.type)),
+      elements_(bytes / size_of(type_)),
       part_(elements_ / group.size()) {
-  const std::int64_t part_bytes = part_ * size_of(bench.type);
+  const std::int64_t part_bytes = part_ * size_of(type_);
   const bool gives_part = operation == Collective::all_gather;
   const bool takes_part = operation == Collective::reduce_scatter;
   for (int i = 0; i < sets; ++i) {
@@ -47,8 +48,7 @@ CollectiveCase::CollectiveCase(const Bench& bench, Communicator& group, Collecti
 
 template <typename T>
 std::vector<T> CollectiveCase::input() const {
-  std::vector<T> values(
-      static_cast<std::size_t>(sets_.front().from.bytes() / size_of(bench_.type)));
+  std::vector<T> values(static_cast<std::size_t>(sets_.front().from.bytes() / size_of(type_)));
   const int rank = group_.rank();
   // Who only receives starts with what must be replaced.
   const bool receives =
@@ -95,11 +95,11 @@ void CollectiveCase::launch(const Buffers& buffers) {
   void* to = buffers.to.data();
   switch (operation_) {
     case Collective::all_reduce:
-      return group_.all_reduce(from, elements_, bench_.type, Reduction::sum, stream);
+      return group_.all_reduce(from, elements_, type_, Reduction::sum, stream);
     case Collective::reduce_scatter:
-      return group_.reduce_scatter(from, to, part_, bench_.type, stream);
+      return group_.reduce_scatter(from, to, part_, type_, stream);
     case Collective::all_gather:
-      return group_.all_gather(from, to, part_, bench_.type, stream);
+      return group_.all_gather(from, to, part_, type_, stream);
     case Collective::broadcast:
       return group_.broadcast(from, buffers.from.bytes(), 0, stream);
     case Collective::all_to_all:
@@ -134,7 +134,7 @@ std::int64_t CollectiveCase::compare() {
 }
 
 std::int64_t CollectiveCase::wrong_values() {
-  const std::int64_t wrong = bench_.type == DataType::f64 ? compare<double>() : compare<float>();
+  const std::int64_t wrong = type_ == DataType::f64 ? compare<double>() : compare<float>();
   // Sums of sums would grow without end when it is repeated; of zeros they do not.
   for (const Buffers& set : sets_) {
     bench_.device->zero(set.from.data(), set.from.bytes(), *bench_.stream);

@@ -44,6 +44,7 @@ class CollectiveCase {
   Bench bench_;
   Communicator& group_;
   Collective operation_;
+  DataType type_;              ///< exact sums: the wide one
   std::int64_t elements_ = 0;  ///< of the whole
   std::int64_t part_ = 0;      ///< of one rank, where the operation has parts
   std::vector<Buffers> sets_;

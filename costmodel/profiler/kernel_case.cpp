@@ -48,10 +48,18 @@ std::int64_t KernelCase::allocated_bytes() {
   return bench_.device->memory().peak - before;
 }
 
+Matrix KernelCase::make(DataType type, std::int64_t rows, std::int64_t columns, bool positive) {
+  buffers_.emplace_back(*bench_.device, rows * columns * size_of(type));
+  fill(bench_, buffers_.back(), type, positive);
+  return {buffers_.back().data(), type, rows, columns, columns};
+}
+
 Matrix KernelCase::matrix(std::int64_t rows, std::int64_t columns, bool positive) {
-  buffers_.emplace_back(*bench_.device, rows * columns * size_of(bench_.type));
-  fill(bench_, buffers_.back(), positive);
-  return {buffers_.back().data(), bench_.type, rows, columns, columns};
+  return make(bench_.type, rows, columns, positive);
+}
+
+Matrix KernelCase::wide(std::int64_t rows, std::int64_t columns, bool positive) {
+  return make(wide_type(bench_.type), rows, columns, positive);
 }
 
 std::function<void()> KernelCase::make_call(const KernelPoint& point) {
@@ -75,7 +83,9 @@ std::function<void()> KernelCase::make_call(const KernelPoint& point) {
 std::function<void()> KernelCase::make_gemm(const KernelPoint& point) {
   const Matrix x = matrix(point.tokens, point.shape.inputs);
   const Matrix y = matrix(point.tokens, point.shape.outputs);
-  const Matrix w = matrix(point.shape.outputs, point.shape.inputs);
+  const bool into_weight = point.shape.kernel == Kernel::gemm_weight_gradient;
+  const Matrix w = into_weight ? wide(point.shape.outputs, point.shape.inputs)
+                               : matrix(point.shape.outputs, point.shape.inputs);
   Compute& compute = *bench_.compute;
   Stream& stream = *bench_.stream;
   switch (point.shape.kernel) {
@@ -95,7 +105,7 @@ std::function<void()> KernelCase::make_attention(const KernelPoint& point) {
   const std::int64_t keys = std::int64_t{shape.kv_heads} * shape.head_dim;
   const Matrix qkv = matrix(point.tokens, queries + 2 * keys);
   const Matrix out = matrix(point.tokens, queries);
-  const Matrix lse = matrix(point.tokens, shape.heads);
+  const Matrix lse = wide(point.tokens, shape.heads);
   const Matrix q = qkv.column_range(0, queries);
   const Matrix k = qkv.column_range(queries, keys);
   const Matrix v = qkv.column_range(queries + keys, keys);
@@ -111,7 +121,7 @@ std::function<void()> KernelCase::make_attention(const KernelPoint& point) {
   compute.attention(shape, segments, q, k, v, false, out, lse, stream);
   const Matrix d_out = matrix(point.tokens, queries);
   const Matrix d_qkv = matrix(point.tokens, queries + 2 * keys);
-  const Matrix delta = matrix(point.tokens, shape.heads);
+  const Matrix delta = wide(point.tokens, shape.heads);
   const Matrix dq = d_qkv.column_range(0, queries);
   const Matrix dk = d_qkv.column_range(queries, keys);
   const Matrix dv = d_qkv.column_range(queries + keys, keys);
@@ -123,8 +133,8 @@ std::function<void()> KernelCase::make_attention(const KernelPoint& point) {
 std::function<void()> KernelCase::make_cross_entropy(const KernelPoint& point) {
   const std::int64_t vocabulary = point.shape.width;
   const Matrix logits = matrix(point.tokens, vocabulary);
-  const Matrix row_max = matrix(point.tokens, 1, true);
-  const Matrix sums = matrix(point.tokens, 2, true);
+  const Matrix row_max = wide(point.tokens, 1, true);
+  const Matrix sums = wide(point.tokens, 2, true);
   Compute& compute = *bench_.compute;
   Stream& stream = *bench_.stream;
   const std::vector<std::int32_t> targets = wandering_ids(point.tokens, vocabulary);
@@ -155,7 +165,7 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
       const Matrix x = matrix(rows, width);
       const Matrix weight = matrix(1, width);
       const Matrix y = matrix(rows, width);
-      const Matrix scale = matrix(rows, 1);
+      const Matrix scale = wide(rows, 1);
       return [=, &compute, &stream] { compute.rms_norm(x, weight, kEpsilon, y, scale, stream); };
     }
     case Kernel::rms_norm_backward: {
@@ -163,14 +173,14 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
       const Matrix x = matrix(rows, width);
       const Matrix dx = matrix(rows, width);
       const Matrix weight = matrix(1, width);
-      const Matrix d_weight = matrix(1, width);
-      const Matrix scale = matrix(rows, 1, true);
+      const Matrix d_weight = wide(1, width);
+      const Matrix scale = wide(rows, 1, true);
       return [=, &compute, &stream] {
         compute.rms_norm_backward(dy, x, weight, scale, true, dx, d_weight, stream);
       };
     }
     case Kernel::rotary_table: {
-      const Matrix table = matrix(rows, width);
+      const Matrix table = wide(rows, width);
       const std::vector<std::int32_t> positions = wandering_ids(rows, rows);
       std::vector<double> frequencies;
       for (std::int64_t i = 0; i < width / 2; ++i) {
@@ -185,7 +195,7 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
       std::int64_t head = 64;
       while (width % head != 0) head -= 2;
       const Matrix x = matrix(rows, width);
-      const Matrix table = matrix(rows, head);
+      const Matrix table = wide(rows, head);
       const std::vector<std::int32_t> positions = wandering_ids(rows, rows);
       const std::vector<double> frequencies(static_cast<std::size_t>(head / 2), 0.01);
       compute.rotary_table(positions, frequencies, table, stream);
@@ -199,7 +209,7 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
                                  static_cast<int>(head), 1};
       const Matrix out = matrix(rows, width);
       const Matrix d_out = matrix(rows, width);
-      const Matrix delta = matrix(rows, width / head);
+      const Matrix delta = wide(rows, width / head);
       return [=, &compute, &stream] { compute.attention_delta(shape, out, d_out, delta, stream); };
     }
     case Kernel::swiglu: {
@@ -216,10 +226,11 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
     }
     case Kernel::embedding:
     case Kernel::embedding_backward: {
-      const Matrix table = matrix(kEmbeddingRows, width);
+      const bool backward = point.shape.kernel == Kernel::embedding_backward;
+      const Matrix table = backward ? wide(kEmbeddingRows, width) : matrix(kEmbeddingRows, width);
       const Matrix out = matrix(rows, width);
       const std::vector<std::int32_t> ids = wandering_ids(rows, kEmbeddingRows);
-      if (point.shape.kernel == Kernel::embedding) {
+      if (!backward) {
         return [=, &compute, &stream] { compute.embedding(ids, 0, table, out, stream); };
       }
       return [=, &compute, &stream] { compute.embedding_backward(ids, 0, out, table, stream); };
@@ -230,7 +241,7 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
       return [=, &compute, &stream] { compute.add(a, b, b, stream); };
     }
     case Kernel::convert: {
-      const Matrix from = matrix(rows, width);
+      const Matrix from = wide(rows, width);
       const Matrix to = matrix(rows, width);
       return [=, &compute, &stream] { compute.convert(from, to, stream); };
     }
@@ -239,14 +250,14 @@ std::function<void()> KernelCase::make_row_wise(const KernelPoint& point) {
       return [=, &device, &stream] { device.zero(x.data, x.elements() * size_of(x.type), stream); };
     }
     case Kernel::sum_squares: {
-      const Matrix x = matrix(1, rows * width);
+      const Matrix x = wide(1, rows * width);
       return [=, &compute, &stream] { compute.sum_squares(x, stream); };
     }
     case Kernel::adamw: {
-      const Matrix gradient = matrix(1, rows * width);
-      const Matrix parameter = matrix(1, rows * width);
-      const Matrix first = matrix(1, rows * width);
-      const Matrix second = matrix(1, rows * width, true);
+      const Matrix gradient = wide(1, rows * width);
+      const Matrix parameter = wide(1, rows * width);
+      const Matrix first = wide(1, rows * width);
+      const Matrix second = wide(1, rows * width, true);
       OptimizerStep step;
       step.learning_rate = 1e-4;
       step.weight_decay = 0.1;

@@ -29,7 +29,11 @@ class KernelCase {
   std::int64_t allocated_bytes();
 
  private:
+  Matrix make(DataType type, std::int64_t rows, std::int64_t columns, bool positive);
+  /// Of the bench's type.
   Matrix matrix(std::int64_t rows, std::int64_t columns, bool positive = false);
+  /// Of its wide type: statistics, gradients of weights, the optimizer's numbers.
+  Matrix wide(std::int64_t rows, std::int64_t columns, bool positive = false);
   std::function<void()> make_call(const KernelPoint& point);
   std::function<void()> make_gemm(const KernelPoint& point);
   std::function<void()> make_attention(const KernelPoint& point);

@@ -215,7 +215,7 @@ class Profiling {
     for (const Collective operation : operations(shape)) {
       std::int64_t reached = 0;
       for (const std::int64_t size : sizes) {
-        const std::int64_t bytes = divisible_bytes(size, shape.ranks, bench_.type);
+        const std::int64_t bytes = divisible_bytes(size, shape.ranks, wide_type(bench_.type));
         if (bytes == reached) continue;
         if (!measure_collective(group.get(), shape, operation, bytes, reached)) break;
         reached = bytes;
@@ -299,7 +299,7 @@ class Profiling {
           static_cast<std::size_t>(argument_sets(2 * bytes)));
       for (Buffers& set : *made) {
         set.from = DeviceBuffer(*bench_.device, bytes);
-        fill(bench_, set.from);
+        fill(bench_, set.from, bench_.type);
         if (direction == CopyDirection::device_to_device) {
           set.to = DeviceBuffer(*bench_.device, bytes);
         } else {

@@ -98,7 +98,7 @@ Ceilings Reference::warm_up(double most_seconds) {
   for (std::int64_t bytes = 4096; bytes <= kCopyBytes; bytes *= 4) {
     const DeviceBuffer from(*bench_.device, bytes);
     const DeviceBuffer to(*bench_.device, bytes);
-    fill(bench_, from);
+    fill(bench_, from, bench_.type);
     const auto copy = [&] { bench_.device->copy(to.data(), from.data(), bytes, *bench_.stream); };
     const double best = best_seconds(bench_, copy, kLookSeconds);
     mine.bytes_per_second =
@@ -120,7 +120,7 @@ std::vector<double> Reference::rates() {
 std::vector<double> Reference::copy_rates() {
   const DeviceBuffer from(*bench_.device, kCopyBytes);
   const DeviceBuffer to(*bench_.device, kCopyBytes);
-  fill(bench_, from);
+  fill(bench_, from, bench_.type);
   bench_.world->barrier();
   const double best = best_seconds(
       bench_, [&] { bench_.device->copy(to.data(), from.data(), kCopyBytes, *bench_.stream); },

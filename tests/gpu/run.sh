@@ -75,7 +75,7 @@ build_all() {
 conformance() { "$build/tests/cuda_emulator/test_cuda_gpu" --gtest_output="xml:$out/conformance.xml"; }
 
 sanitizer() { # TOOL FILTER
-  command -v compute-sanitizer || return 1
+  command -v compute-sanitizer || { echo "compute-sanitizer is not here"; return 1; }
   compute-sanitizer --tool "$1" --error-exitcode 9 "$build/tests/cuda_emulator/test_cuda_gpu" \
     --gtest_filter="$2"
 }
