@@ -96,6 +96,7 @@ BatchPlan plan_batch(std::span<const Sequence> sequences, const HomogeneousLayou
   const auto& pipelines = layout.prepared.pipelines.front();
   const PipelineCost& pipeline = pipelines.front();
   const std::vector<Sequence> sorted = longest_first(sequences);
+  expect_at_most(sorted, pipeline.max_tokens, to_string(pipeline.scheme));
   const Splitter splitter(sorted, pipeline);
   BatchPlan plan;
   plan.pipelines.resize(pipelines.size());

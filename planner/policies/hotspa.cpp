@@ -173,6 +173,7 @@ class HotSpa : public OwnGroups {
  protected:
   BatchPlan group(std::span<const Batch> window) override {
     const std::vector<Sequence> sequences = sequences_of(window.front());
+    expect_at_most(sequences, buckets_.back().upto, "the longest bucket");
     BatchPlan plan;
     for (const Bucket& bucket : buckets_) {
       const int phase = plan.pipelines.empty() ? 0 : plan.phases();

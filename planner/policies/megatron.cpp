@@ -12,6 +12,7 @@ std::unique_ptr<Policy> make_megatron(const PolicySetup& setup) {
       [context](std::span<const Sequence> sequences, const HomogeneousLayout& layout) {
         const PipelineCost& pipeline = layout.prepared.pipelines.front().front();
         const auto capacity = static_cast<std::uint64_t>(pipeline.padded(context));
+        expect_at_most(sequences, context, "a pack");
         std::vector<MicroBatch> packs;
         for (const Sequence& sequence : sequences) {
           const auto size = static_cast<std::uint64_t>(pipeline.padded(sequence.length));

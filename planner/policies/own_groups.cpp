@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "planner/schedule.h"
 
 namespace hydraulis {
@@ -24,6 +25,15 @@ std::vector<Sequence> longest_first(std::span<const Sequence> sequences) {
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Sequence& x, const Sequence& y) { return x.length > y.length; });
   return sorted;
+}
+
+void expect_at_most(std::span<const Sequence> sequences, std::int64_t tokens,
+                    const std::string& holder) {
+  for (const Sequence& sequence : sequences) {
+    if (sequence.length <= tokens) continue;
+    throw InfeasibleError("infeasible: sequence {} has {} tokens, {} more than the {} of {}",
+                          sequence.id, sequence.length, sequence.length - tokens, tokens, holder);
+  }
 }
 
 void fill_times(BatchPlan& plan, const CostModel& model, PipelineCostTable& costs) {

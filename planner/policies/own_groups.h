@@ -30,6 +30,10 @@ void add_sequence(MicroBatch& micro_batch, const Sequence& sequence, const Pipel
 /// By length, descending; equal ones as they were drawn.
 std::vector<Sequence> longest_first(std::span<const Sequence> sequences);
 
+/// Throws InfeasibleError naming the first sequence longer than what `holder` holds.
+void expect_at_most(std::span<const Sequence> sequences, std::int64_t tokens,
+                    const std::string& holder);
+
 /// Fills in the times of pipelines and the makespan (BatchPlan says how it adds up).
 void fill_times(BatchPlan& plan, const CostModel& model, PipelineCostTable& costs);
 

@@ -70,19 +70,23 @@ class Sharded : public OwnGroups {
   Sharded(const PolicySetup& setup, ContextExchange exchange, ShardedPlanner planner)
       : OwnGroups(sharded_model(setup.model, context_degrees(setup.model, exchange), exchange),
                   setup.assignment.max_tokens),
+        context_(setup.context),
         planner_(std::move(planner)),
         layout_(best_sharded_layout(setup, model_, planner_, remark_)) {}
 
  protected:
   BatchPlan group(std::span<const Batch> window) override {
+    const std::vector<Sequence> sequences = sequences_of(window.front());
+    expect_at_most(sequences, context_, "the context");
     BatchPlan plan;
-    for (auto& micro_batches : planner_(sequences_of(window.front()), layout_)) {
+    for (auto& micro_batches : planner_(sequences, layout_)) {
       plan.pipelines.push_back({layout_.times.pipeline.scheme, std::move(micro_batches)});
     }
     return plan;
   }
 
  private:
+  std::int64_t context_;
   ShardedPlanner planner_;
   ShardedLayout layout_;
 };

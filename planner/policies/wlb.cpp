@@ -23,7 +23,7 @@ struct Document {
 class Balancer {
  public:
   Balancer(const PipelineCost& pipeline, std::size_t count)
-      : pipeline_(pipeline), batches_(count), seconds_(count, 0) {}
+      : pipeline_(pipeline), batches_(count), tokens_(count, 0), seconds_(count, 0) {}
 
   /// To the micro-batch with the least work, else to the one with the fewest tokens; false when
   /// neither has room.
@@ -33,7 +33,7 @@ class Balancer {
       add(lightest, sequence);
       return true;
     }
-    const std::size_t emptiest = least([this](std::size_t i) { return tokens(i); });
+    const std::size_t emptiest = least([this](std::size_t i) { return tokens_[i]; });
     if (!fits(emptiest, sequence)) return false;
     add(emptiest, sequence);
     return true;
@@ -53,20 +53,19 @@ class Balancer {
     }
     return best;
   }
-  std::int64_t tokens(std::size_t i) const {
-    return static_cast<std::int64_t>(batches_[i].tokens() + batches_[i].padding);
-  }
   bool fits(std::size_t i, const Sequence& sequence) const {
-    return tokens(i) + pipeline_.padded(sequence.length) <= pipeline_.max_tokens;
+    return tokens_[i] + pipeline_.padded(sequence.length) <= pipeline_.max_tokens;
   }
   void add(std::size_t i, const Sequence& sequence) {
     add_sequence(batches_[i], sequence, pipeline_);
+    tokens_[i] += pipeline_.padded(sequence.length);
     seconds_[i] += pipeline_.sequence_seconds(sequence.length);
   }
 
   const PipelineCost& pipeline_;
   std::vector<MicroBatch> batches_;
-  std::vector<double> seconds_;
+  std::vector<std::int64_t> tokens_;  ///< padding included
+  std::vector<double> seconds_;       ///< without the constant of a micro-batch
 };
 
 /// As many micro-batches as fixed packing to the context makes, a multiple of the replicas.
@@ -79,6 +78,8 @@ std::size_t micro_batches(std::uint64_t tokens, std::int64_t context, std::size_
 /// All sequences at once, more micro-batches where they do not fit.
 std::vector<MicroBatch> pack_all(std::span<const Sequence> sorted, const PipelineCost& pipeline,
                                  std::size_t count, std::size_t replicas) {
+  const std::int64_t unit = pipeline.padded(1);  // lengths up to here fit whatever the padding
+  expect_at_most(sorted, pipeline.max_tokens / unit * unit, to_string(pipeline.scheme));
   for (;; count += replicas) {
     Balancer balancer(pipeline, count);
     if (std::all_of(sorted.begin(), sorted.end(),

@@ -69,6 +69,12 @@ TEST(HotSpa, ASwitchThatCostsMoreThanItGainsIsNotMade) {
   EXPECT_EQ(policy->plan(batches).phases(), 1) << policy->remark();
 }
 
+TEST(HotSpa, NothingIsLeftOutSilently) {
+  const std::vector<Batch> batches = {batch_of({300, 300}), batch_of({300, 6401})};
+  const auto policy = make_hotspa(setup(6400, std::span(batches).first(1)));
+  EXPECT_THROW(policy->plan(std::span(batches).subspan(1)), InfeasibleError);
+}
+
 TEST(HotSpa, ContextThatNothingHoldsNamesTheLongest) {
   const std::vector<Batch> batches = {batch_of({100})};
   try {

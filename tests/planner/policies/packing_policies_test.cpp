@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "base/error.h"
 #include "planner/policies/policies.h"
 #include "tests/planner/policies/small_setup.h"
 
@@ -106,6 +107,12 @@ TEST(WlbLlm, OutliersWaitUntilThereIsOneForEveryMicroBatch) {
   EXPECT_THAT(longest(policy->plan(std::span(batches).subspan(2))), ElementsAre(950, 200));
   // The sequence of 900 tokens waited one iteration: 900 of 5,850 tokens.
   EXPECT_THAT(policy->remark(), HasSubstr("1 of 18 sequences delayed, 0.15 iterations"));
+}
+
+TEST(WlbLlm, ASequenceThatNothingHoldsEndsTheRun) {
+  const std::vector<Batch> batches = {batch_of({300}), batch_of({9000})};
+  const auto policy = make_wlb(test::small_setup(2, 1000, {row(1, 1, 1e-6, 1e-3, 0)}, {}));
+  EXPECT_THROW(policy->plan(std::span(batches).subspan(1)), InfeasibleError);
 }
 
 TEST(WlbLlm, MicroBatchesAreBalancedInTimeNotInTokens) {
