@@ -9,6 +9,7 @@
 #include "cli/planning.h"
 #include "planner/assignment.h"
 #include "planner/one_batch.h"
+#include "planner/schedule_plan.h"
 #include "report/plan_report.h"
 
 namespace hydraulis {
@@ -42,8 +43,8 @@ void add_assign_command(CLI::App& app) {
         load_one_batch(options->lengths, common.context, common.over_context, options->format);
     AssignmentOptions assignment;
     assignment.max_tokens = static_cast<std::int64_t>(common.max_tokens);
-    const BatchPlan plan =
-        assign(one.sequences, prepare(result.plan.set, result.model, assignment));
+    BatchPlan plan = assign(one.sequences, prepare(result.plan.set, result.model, assignment));
+    put_under_schedule(plan, result.model, result.plan.schedule);
     AssignContext context;
     context.strategies = result.plan.set.strategies;
     context.notes = provenance_notes(result, {});

@@ -35,6 +35,7 @@ void run(Options& options, const CLI::App& command) {
   how.keep_iterations = false;
   how.iteration.threads = static_cast<int>(common.threads);
   how.iteration.costing.no_communication = common.no_communication;
+  use_schedule(common, how.iteration);
   std::vector<PolicyRun> runs;
   for (const std::string& name : common.policies) {
     Progress progress("simulating " + name, common.iterations, "iterations");
@@ -60,8 +61,8 @@ void add_compare_command(CLI::App& app) {
                       "plan file made by `hydraulis plan` [proposed from the trace]");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::iterations | Has::policies | Has::communication | Has::seed |
-                         Has::threads | Has::format | Has::output | Has::verbose);
+                         Has::iterations | Has::policies | Has::communication | Has::schedule |
+                         Has::seed | Has::threads | Has::format | Has::output | Has::verbose);
   defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <thread>
 
+#include "planner/schedule_choice.h"
 #include "traces/length_trace.h"
 
 namespace hydraulis {
@@ -159,6 +160,14 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
   if (has(Has::communication)) {
     command.add_flag("--no-communication", options.no_communication,
                      "count computation alone: no transfer takes time");
+  }
+  if (has(Has::schedule)) {
+    command.add_option_function<std::string>(
+        "--schedule",
+        [&options](const std::string& text) {
+          options.schedule = to_string(parse_schedule(text, "--schedule"));
+        },
+        "of pipelines: 1f1b, gpipe, interleaved:N, zb-h1, zb or unequal [the plan's, or 1f1b]");
   }
   if (has(Has::seed)) {
     command.add_option("--seed", options.seed, "of everything drawn at random")

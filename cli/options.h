@@ -27,6 +27,7 @@ struct CommonOptions {
   std::uint64_t iterations = 100;
   std::vector<std::string> policies;  ///< as named, in order
   bool no_communication = false;
+  std::string schedule;  ///< of pipelines; empty: the plan's
   std::uint64_t seed = 0;
   unsigned threads = 1;  ///< default: every core
   bool json = false;
@@ -51,6 +52,7 @@ enum class Has : unsigned {
   format = 1u << 10,        ///< --json --csv --reproducible
   output = 1u << 11,        ///< -o, --output
   verbose = 1u << 12,       ///< --verbose
+  schedule = 1u << 13,      ///< --schedule
 };
 constexpr Has operator|(Has left, Has right) {
   return static_cast<Has>(static_cast<unsigned>(left) | static_cast<unsigned>(right));

@@ -24,7 +24,7 @@ void add_plan_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("plan", "propose the strategy set");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::format | Has::output | Has::verbose);
+                         Has::schedule | Has::format | Has::output | Has::verbose);
   command->get_option("--trace")->required(false);
   command
       ->add_option("--strategies", options->strategies,
@@ -51,7 +51,10 @@ void add_plan_command(CLI::App& app) {
       // checks.
       Sampler(trace, sampler_options(common));
     }
-    const PlanResult result = make_plan(request, common.trace.empty() ? nullptr : &trace);
+    PlanResult result = make_plan(request, common.trace.empty() ? nullptr : &trace);
+    if (!common.schedule.empty()) {
+      result.plan.schedule = parse_schedule(common.schedule, "--schedule");
+    }
     if (!common.output.empty()) {
       write_text_file(common.output, to_text(to_json(result.plan, common.reproducible)));
     }

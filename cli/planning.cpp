@@ -41,6 +41,7 @@ PlanResult load_plan(const CLI::App& command, const std::string& path, CommonOpt
     result.notes.push_back(
         fmt::format("{}: made with --max-tokens {}, which holds here too", path, check.max_tokens));
   }
+  if (!given("--schedule")) options.schedule = to_string(result.plan.schedule);
   for (const std::string& line : check.disagreements) {
     result.notes.push_back(fmt::format("{}: {}", path, line));
   }
@@ -92,6 +93,12 @@ PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
   return setup;
 }
 
+void use_schedule(const CommonOptions& options, IterationOptions& iteration) {
+  if (options.schedule.empty()) return;
+  iteration.lowering = parse_schedule(options.schedule, "--schedule");
+  iteration.order_for_schedule = iteration.lowering.schedule != Schedule::one_f_one_b;
+}
+
 Notes run_notes(const PlanResult& result, const SystemChoice& choice, const CommonOptions& options,
                 const BatchSurvey& survey, const CostingOptions& costing) {
   Notes notes = provenance_notes(result, choice, &costing);
@@ -99,6 +106,12 @@ Notes run_notes(const PlanResult& result, const SystemChoice& choice, const Comm
   notes.brief.push_back(fmt::format("{} sequences over the context of {} tokens, {} tokens removed",
                                     survey.over_context.sequences, options.context,
                                     survey.over_context.tokens_removed));
+  if (!options.schedule.empty() && options.schedule != to_string(ScheduleChoice{})) {
+    notes.brief.push_back(fmt::format(
+        "schedule {}: micro-batches in the order found for it; strategies and packing are those "
+        "chosen for 1f1b",
+        options.schedule));
+  }
   if (survey.over_budget > 0) {
     notes.brief.push_back(fmt::format(
         "{} of {} batches hold one sequence that is longer than the budget of {} tokens",

@@ -37,6 +37,9 @@ BatchRun batch_run(const CommonOptions& options, const LengthTrace& trace);
 PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
                          const BatchSurvey& survey);
 
+/// Puts the schedule that the options (or the plan) ask for on simulated iterations.
+void use_schedule(const CommonOptions& options, IterationOptions& iteration);
+
 /// Notes beside simulated results: what times contain, what was done to over-long sequences, and
 /// batches of a single sequence longer than the token budget.
 Notes run_notes(const PlanResult& result, const SystemChoice& choice, const CommonOptions& options,

@@ -26,6 +26,7 @@ struct Options {
   std::string timeline;
   std::uint64_t timeline_iteration = 0;
   double bandwidth_scale = 1;
+  bool count_out_of_memory = false;
 };
 
 void run(Options& options, const CLI::App& command) {
@@ -34,26 +35,26 @@ void run(Options& options, const CLI::App& command) {
   refuse_same_file({{"-o", common.output}, {"--timeline", options.timeline}},
                    {{"--plan", options.plan}, {"--trace", common.trace}});
   PolicyRunOptions how;
-  if (!options.timeline.empty()) {
-    if (options.timeline_iteration >= common.iterations) {
-      throw InputError("--timeline-iteration: {}, expected 0 to {}", options.timeline_iteration,
-                       common.iterations - 1);
-    }
-    how.keep_plan = options.timeline_iteration;
+  if (options.timeline_iteration >= common.iterations) {
+    throw InputError("--timeline-iteration: {}, expected 0 to {}", options.timeline_iteration,
+                     common.iterations - 1);
   }
+  how.keep_plan = options.timeline_iteration;
+  how.iteration.count_out_of_memory = options.count_out_of_memory;
   const LengthTrace trace = load_trace(common.trace, common.trace_format);
   const PlanResult plan = plan_for_run(command, options.plan, common, trace);
   const BatchRun batches = batch_run(common, trace);
   const BatchSurvey surveyed = survey(batches);
   how.iteration.threads = static_cast<int>(common.threads);
   how.iteration.costing.no_communication = common.no_communication;
+  use_schedule(common, how.iteration);
   how.iteration.costing.bandwidth_scale = options.bandwidth_scale;
   Progress progress("simulating", common.iterations, "iterations");
   how.iteration.on_progress = [&progress](std::size_t done) { progress.update(done); };
   const SimulatedRun run =
       run_policy(options.policy, policy_setup(plan, common, surveyed), batches, how);
+  const SimulatedIteration one = simulate_iteration(*run.kept_plan, run.model, how.iteration);
   if (!options.timeline.empty()) {
-    const SimulatedIteration one = simulate_iteration(*run.kept_plan, run.model, how.iteration);
     write_timeline(
         make_timeline(one.program, one.replay, static_cast<int>(options.timeline_iteration)),
         options.timeline);
@@ -61,6 +62,12 @@ void run(Options& options, const CLI::App& command) {
   RunContext context;
   context.strategies = run.strategies;
   context.devices = run.model.cluster.devices();
+  context.counts_out_of_memory = options.count_out_of_memory;
+  ReplayOptions replaying;
+  if (!common.no_communication) replaying.cores_per_node = run.model.cluster.cores_per_node;
+  context.critical_path = critical_path(
+      one.program, instruction_durations(one.program, run.model, how.iteration.costing), replaying);
+  context.critical_iteration = options.timeline_iteration;
   const SystemChoice choice = system_choice(command, !options.plan.empty());
   context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);
   context.notes.brief.insert(context.notes.brief.begin(),
@@ -78,8 +85,8 @@ void add_simulate_command(CLI::App& app) {
                       "plan file made by `hydraulis plan` [proposed from the trace]");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::iterations | Has::communication | Has::seed | Has::threads |
-                         Has::format | Has::output | Has::verbose);
+                         Has::iterations | Has::communication | Has::schedule | Has::seed |
+                         Has::threads | Has::format | Has::output | Has::verbose);
   defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {
@@ -89,10 +96,14 @@ void add_simulate_command(CLI::App& app) {
   CLI::Option* timeline =
       command->add_option("--timeline", options->timeline,
                           "write one iteration: Chrome trace (.json, .json.gz) or HDF5 (.h5)");
-  command->add_option("--timeline-iteration", options->timeline_iteration, "which one, from 0")
+  command
+      ->add_option("--timeline-iteration", options->timeline_iteration,
+                   "which one, from 0; its longest path is told too")
       ->check(whole_number(0, 10'000'000))
       ->needs(timeline)
       ->capture_default_str();
+  command->add_flag("--count-out-of-memory", options->count_out_of_memory,
+                    "go on where memory runs out and tell in how many iterations it does");
   command
       ->add_option("--bandwidth-scale", options->bandwidth_scale,
                    "what-if: every link this many times as fast")

@@ -160,6 +160,32 @@ TEST_F(RunCommand, MemoryDoesNotGrowWithTheBatchesOfARun) {
   EXPECT_LT(peak("8200"), peak("200") + 4000);
 }
 
+TEST_F(RunCommand, EverySchedule) {
+  for (const char* schedule : {"gpipe", "interleaved:2", "zb-h1", "zb", "unequal"}) {
+    const auto on = [&](const char* threads) {
+      return command_.run(simulate({"--schedule", schedule, "--no-communication", "--json",
+                                    "--reproducible", "--threads", threads}));
+    };
+    const Outcome one = on("1");
+    ASSERT_EQ(one.code, 0) << one.err;
+    EXPECT_EQ(one.out, on("2").out) << schedule;
+    const Json json = Json::parse(one.out);
+    double whole = 0;
+    for (const auto& [name, share] : json.at("losses").items()) whole += share.get<double>();
+    EXPECT_NEAR(whole, 1, 1e-9) << schedule;
+    double path = 0;
+    for (const Json& resource : json.at("critical_path").at("resources")) {
+      path += resource.at("path_ms").get<double>();
+    }
+    EXPECT_NEAR(path, json.at("iterations").at(0).at("time_ms").get<double>(), 1e-6) << schedule;
+    EXPECT_LE(json.at("p50_ms"), json.at("p99_ms"));
+  }
+  expect_refused(command_.run(simulate({"--schedule", "zbv"})), 2, "--schedule");
+  const Outcome counted = command_.run(simulate({"--count-out-of-memory", "--json"}));
+  ASSERT_EQ(counted.code, 0) << counted.err;
+  EXPECT_EQ(Json::parse(counted.out).at("out_of_memory_share"), 0);
+}
+
 TEST_F(RunCommand, TruncatedSequencesAreCounted) {
   Arguments arguments = simulate({"--context", "16384", "--over-context", "truncate"});
   const Outcome outcome = command_.run(arguments);
