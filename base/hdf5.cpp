@@ -78,6 +78,14 @@ void silence_library() {
   (void)once;
 }
 
+/// Creation properties without the times that the library would write into every object: the same
+/// content gives the same bytes.
+Hdf5Handle timeless(hid_t object_class) {
+  Hdf5Handle options(H5Pcreate(object_class), H5Pclose);
+  H5Pset_obj_track_times(options.get(), false);
+  return options;
+}
+
 }  // namespace
 
 Hdf5Handle::Hdf5Handle(Hdf5Handle&& other) noexcept
@@ -123,7 +131,8 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path, const std::string& 
   // file of the older one.
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
-  Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
+  const Hdf5Handle options = timeless(H5P_FILE_CREATE);
+  Hdf5Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, options.get(), access.get()), H5Fclose);
   if (!file.valid()) throw InputError("{}: cannot create the HDF5 file", shown_name);
   return {std::move(file), shown_name};
 }
@@ -139,7 +148,8 @@ bool Hdf5File::exists(const std::string& object) const {
 }
 
 void Hdf5File::create_group(const std::string& group) {
-  Hdf5Handle handle(H5Gcreate2(file_.get(), group.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+  const Hdf5Handle options = timeless(H5P_GROUP_CREATE);
+  Hdf5Handle handle(H5Gcreate2(file_.get(), group.c_str(), H5P_DEFAULT, options.get(), H5P_DEFAULT),
                     H5Gclose);
   if (!handle.valid()) throw InputError("{}: cannot create group {}", name_, group);
 }
@@ -257,7 +267,7 @@ void Hdf5File::create_dataset(const std::string& dataset) {
   const hsize_t none = 0;
   const hsize_t unlimited = H5S_UNLIMITED;
   Hdf5Handle space(H5Screate_simple(1, &none, &unlimited), H5Sclose);
-  Hdf5Handle options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const Hdf5Handle options = timeless(H5P_DATASET_CREATE);
   H5Pset_chunk(options.get(), 1, &kChunkElements);
   H5Pset_shuffle(options.get());
   H5Pset_deflate(options.get(), kDeflateLevel);
@@ -354,8 +364,9 @@ void Hdf5File::write_texts(const std::string& dataset, const std::vector<std::st
   for (std::size_t i = 0; i < values.size(); ++i) values[i].copy(&cells[i * longest], longest);
   const Hdf5Handle type = fixed_text_type(longest);
   Hdf5Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose);
+  const Hdf5Handle options = timeless(H5P_DATASET_CREATE);
   Hdf5Handle handle(H5Dcreate2(file_.get(), dataset.c_str(), type.get(), space.get(), H5P_DEFAULT,
-                               H5P_DEFAULT, H5P_DEFAULT),
+                               options.get(), H5P_DEFAULT),
                     H5Dclose);
   if (!handle.valid() || (count > 0 && H5Dwrite(handle.get(), type.get(), H5S_ALL, H5S_ALL,
                                                 H5P_DEFAULT, cells.data()) < 0)) {

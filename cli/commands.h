@@ -19,6 +19,10 @@ void add_replay_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
 /// `tune`: plans searched with the simulator.
 void add_tune_command(CLI::App& app);
+/// `sweep`: grids over the fields of a system.
+void add_sweep_command(CLI::App& app);
+/// `report`: results as an HTML page.
+void add_report_command(CLI::App& app);
 /// `diff`: predicted against measured timelines.
 void add_diff_command(CLI::App& app);
 /// `validate`: published measurements.

@@ -4,12 +4,14 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.h"
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
 #include "report/compare_report.h"
+#include "sim/results.h"
 #include "traces/length_trace.h"
 
 namespace hydraulis {
@@ -18,11 +20,40 @@ namespace {
 struct Options {
   CommonOptions common;
   std::string plan;
+  std::string results;
+  std::uint64_t keep_iteration = 0;
 };
+
+/// A policy's run as a results file keeps it.
+ResultRun result_run(const std::string& policy, SimulatedRun&& run, const PlanResult& plan,
+                     const Options& options, const IterationOptions& how) {
+  ResultRun result;
+  result.settings = {{"plan", options.plan},
+                     {"trace", options.common.trace},
+                     {"policy", policy},
+                     {"context", options.common.context},
+                     {"iterations", options.common.iterations},
+                     {"seed", options.common.seed}};
+  result.policy = policy;
+  result.remark = run.remark;
+  result.model = plan.plan.model;
+  result.profile = fmt::format("{} ({})", plan.model.profile.name, plan.model.profile.origin);
+  result.analytic = plan.model.profile.analytic;
+  result.devices = plan.model.cluster.devices();
+  result.summary = run.result.summary;
+  result.iterations = std::move(run.result.iterations);
+  for (const Strategy& strategy : run.strategies) result.strategies.push_back(to_string(strategy));
+  if (run.kept_plan) {
+    result.kept = keep_iteration(simulate_iteration(*run.kept_plan, run.model, how), run.model,
+                                 static_cast<int>(options.keep_iteration));
+  }
+  return result;
+}
 
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
-  refuse_same_file({{"-o", common.output}}, {{"--plan", options.plan}, {"--trace", common.trace}});
+  refuse_same_file({{"-o", common.output}, {"--results", options.results}},
+                   {{"--plan", options.plan}, {"--trace", common.trace}});
   const LengthTrace trace = load_trace(common.trace, common.trace_format);
   const PlanResult plan = plan_for_run(command, options.plan, common, trace);
   const BatchRun batches = batch_run(common, trace);
@@ -32,16 +63,31 @@ void run(Options& options, const CLI::App& command) {
     for (const PolicyInfo& policy : policies()) common.policies.emplace_back(policy.name);
   }
   PolicyRunOptions how;
-  how.keep_iterations = false;
+  how.keep_iterations = !options.results.empty();
+  if (how.keep_iterations) {
+    if (options.keep_iteration >= common.iterations) {
+      throw InputError("--keep-iteration: {}, expected 0 to {}", options.keep_iteration,
+                       common.iterations - 1);
+    }
+    how.keep_plan = options.keep_iteration;
+  }
   how.iteration.threads = static_cast<int>(common.threads);
   how.iteration.costing.no_communication = common.no_communication;
   use_schedule(common, how.iteration);
   std::vector<PolicyRun> runs;
+  Results results;
   for (const std::string& name : common.policies) {
     Progress progress("simulating " + name, common.iterations, "iterations");
     how.iteration.on_progress = [&progress](std::size_t done) { progress.update(done); };
-    const SimulatedRun run = run_policy(name, setup, batches, how);
+    SimulatedRun run = run_policy(name, setup, batches, how);
     runs.push_back({name, run.result.summary, run.remark, run.strategies});
+    if (!options.results.empty()) {
+      results.runs.push_back(result_run(name, std::move(run), plan, options, how.iteration));
+    }
+  }
+  if (!options.results.empty()) {
+    results.name = fmt::format("{} on {}, {}", plan.plan.model, plan.plan.cluster, common.trace);
+    write_results(results, options.results);
   }
   CompareContext context;
   context.devices = plan.model.cluster.devices();
@@ -64,6 +110,17 @@ void add_compare_command(CLI::App& app) {
                          Has::iterations | Has::policies | Has::communication | Has::schedule |
                          Has::seed | Has::threads | Has::format | Has::output | Has::verbose);
   defaults_from_plan(*command, false);
+  CLI::Option* results =
+      command
+          ->add_option("--results", options->results,
+                       "write every iteration too, for `hydraulis report` (HDF5)")
+          ->check(not_empty());
+  command
+      ->add_option("--keep-iteration", options->keep_iteration,
+                   "whose timeline and memory the results hold, from 0")
+      ->check(whole_number(0, 10'000'000))
+      ->needs(results)
+      ->capture_default_str();
   std::string names;
   for (const PolicyInfo& policy : policies()) {
     names += fmt::format("  {:<18} {}\n", policy.name, policy.summary);

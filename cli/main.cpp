@@ -73,12 +73,14 @@ int main_function(int argc, char** argv) {
     add_simulate_command(app);
     add_replay_command(app);
     add_compare_command(app);
+    add_sweep_command(app);
     add_tune_command(app);
     add_profile_commands(app);
     add_train_command(app);
     add_checkpoint_commands(app);
     add_diff_command(app);
     add_validate_command(app);
+    add_report_command(app);
     run(app, argc, argv);
   } catch (const OutputClosed&) {
     return static_cast<int>(ExitCode::done);

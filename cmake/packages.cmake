@@ -15,6 +15,9 @@ add_library(hydraulis_hdf5 INTERFACE)
 add_library(hydraulis::hdf5 ALIAS hydraulis_hdf5)
 target_include_directories(hydraulis_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(hydraulis_hdf5 INTERFACE ${HDF5_C_LIBRARIES})
+# Chart.js: what `hydraulis report` draws with becomes part of the command.
+find_file(HYDRAULIS_CHART_LIBRARY chart.min.js PATHS /usr/share/javascript/chart.js
+  PATH_SUFFIXES javascript/chart.js REQUIRED)
 
 if(HYDRAULIS_TESTS)
   find_package(GTest REQUIRED)

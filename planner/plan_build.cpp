@@ -107,10 +107,15 @@ CostModel cost_model_of(const Plan& plan, const std::string& where) {
 }
 
 PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
-  const ModelSpec model = load_model(request.model);
-  const ClusterSpec cluster = load_cluster(request.cluster);
-  const Profile profile =
-      request.profile.empty() ? default_profile(model, cluster) : load_profile(request.profile);
+  std::optional<Profile> profile;
+  if (!request.profile.empty()) profile = load_profile(request.profile);
+  return make_plan(request, load_model(request.model), load_cluster(request.cluster), profile,
+                   trace);
+}
+
+PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const ClusterSpec& cluster,
+                     const std::optional<Profile>& given_profile, const LengthTrace* trace) {
+  const Profile profile = given_profile ? *given_profile : default_profile(model, cluster);
   const MemoryModel memory = request.memory_model.value_or(default_memory_model(profile));
   const auto context = static_cast<std::int64_t>(request.context);
 

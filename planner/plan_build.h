@@ -35,6 +35,11 @@ struct PlanResult {
 /// nothing holds the context.
 PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace);
 
+/// The same for a system that was put together already; the request's names of it are only noted in
+/// the plan. No profile: the one that fits model and cluster.
+PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const ClusterSpec& cluster,
+                     const std::optional<Profile>& profile, const LengthTrace* trace);
+
 /// The cost model a plan was made with, from the names it holds. `where` names the plan's file in
 /// errors.
 CostModel cost_model_of(const Plan& plan, const std::string& where);

@@ -3,12 +3,12 @@
 # for tests and checks too ("all"). When nothing is missing it needs neither network nor root.
 set -euo pipefail
 
-packages=(build-essential ccache cmake libcli11-dev libeigen3-dev libfmt-dev libhdf5-dev libopenmpi-dev
-  libzstd-dev ninja-build nlohmann-json3-dev openmpi-bin pkg-config zlib1g-dev)
+packages=(build-essential ccache cmake libcli11-dev libeigen3-dev libfmt-dev libhdf5-dev libjs-chart.js
+  libopenmpi-dev libzstd-dev ninja-build nlohmann-json3-dev openmpi-bin pkg-config zlib1g-dev)
 case "${1:-}" in
   build) ;;
   all)
-    packages+=(clang-format clang-tidy coinor-libcbc-dev git libbenchmark-dev libboost-context-dev libgmock-dev
+    packages+=(chromium clang-format clang-tidy coinor-libcbc-dev git libbenchmark-dev libboost-context-dev libgmock-dev
       libgtest-dev python3 python3-venv)
     ;;
   *)

@@ -1,0 +1,77 @@
+// `sweep` and `report`: exit codes, resuming, the files they leave.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "tests/cli/command.h"
+
+namespace hydraulis {
+namespace {
+
+class SweepCommand : public ::testing::Test {
+ protected:
+  void write(const std::string& grid) {
+    command_.folder().write(
+        "sweep.json",
+        R"({"model": "llama-13b", "cluster": "a800-16",
+            "trace": {"preset": "commoncrawl", "documents": 500},
+            "strategies": "2x(1,8,1)", "context": 16384, "over_context": "truncate",
+            "tokens_per_batch": 60000, "iterations": 2, "grid": )" +
+            grid + "}");
+  }
+  bool exists(const std::string& name) const {
+    return std::filesystem::exists(command_.folder() / name);
+  }
+  Command command_;
+};
+
+TEST_F(SweepCommand, SharesAreGatheredAndTheirFolderGoes) {
+  write(R"({"seed": [1, 2, 3]})");
+  const Outcome first = command_.run({"sweep", "sweep.json", "-o", "r.h5", "--shard", "0/2"});
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_FALSE(exists("r.h5"));
+  EXPECT_TRUE(exists("r.h5.parts/point-000002.h5"));
+  EXPECT_FALSE(exists("r.h5.parts/point-000001.h5"));
+  const Json whole = command_.json({"sweep", "sweep.json", "-o", "r.h5"});
+  EXPECT_EQ(whole["computed"], 1);
+  EXPECT_EQ(whole["resumed"], 2);
+  ASSERT_EQ(whole["points"].size(), 3u);
+  EXPECT_EQ(whole["points"][2]["seed"], 3);
+  EXPECT_TRUE(exists("r.h5"));
+  EXPECT_FALSE(exists("r.h5.parts"));
+  const Outcome page = command_.run({"report", "r.h5", "-o", "r.html", "--title", "three seeds"});
+  EXPECT_EQ(page.code, 0) << page.err;
+  EXPECT_TRUE(exists("r.html"));
+}
+
+TEST_F(SweepCommand, ASweepOfWhichNothingFitsSaysWhy) {
+  write(R"({"strategies": ["2x(1,4,1)"]})");
+  const Outcome none = command_.run({"sweep", "sweep.json", "-o", "r.h5"});
+EXPECT_EQ(none.code, 2);
+EXPECT_NE(none.err.find("devices"), std::string::npos) << none.err;
+write(R"({"context": [1000000]})");
+const Outcome large = command_.run({"sweep", "sweep.json", "-o", "r.h5"});
+EXPECT_EQ(large.code, 3) << large.err;
+EXPECT_NE(large.err.find("memory"), std::string::npos) << large.err;
+}
+
+TEST_F(SweepCommand, WrongInputIsRefusedByName) {
+  write(R"({"nodes": [1]})");
+  const Outcome axis = command_.run({"sweep", "sweep.json", "-o", "r.h5"});
+  EXPECT_EQ(axis.code, 2);
+  EXPECT_NE(axis.err.find("grid.nodes"), std::string::npos) << axis.err;
+  write(R"({"seed": [1]})");
+  for (const char* shard : {"2/2", "1", "a/2", "0/0"}) {
+    EXPECT_EQ(command_.run({"sweep", "sweep.json", "-o", "r.h5", "--shard", shard}).code, 2)
+        << shard;
+  }
+  command_.folder().write("other.h5", "no results");
+  const Outcome other = command_.run({"report", "other.h5", "-o", "r.html"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("other.h5"), std::string::npos) << other.err;
+  EXPECT_FALSE(exists("r.html"));
+}
+
+}  // namespace
+}  // namespace hydraulis
