@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/train_output.h"
 #include "runtime/agreement.h"
+#include "runtime/backend/run_backend.h"
 #include "runtime/dry_run.h"
 #include "runtime/stop_signal.h"
 #include "runtime/trainer.h"
@@ -42,10 +43,11 @@ std::string step_text(const Options& options, const StepReport& report) {
 }
 
 void train_on_ranks(const Options& options, CpuProcess& process, const RunConfig& config,
-                    const RunSetup& setup) {
+                    const RunSetup& setup, std::int64_t memory_limit) {
   process.world->set_timeout_seconds(config.timeout_seconds);
-  const std::unique_ptr<Compute> compute = make_cpu_compute(*process.device);
-  const Backend backend{process.device.get(), compute.get(), process.world.get(), config.type};
+  std::optional<RunBackend> chosen;
+  together(*process.world, [&] { chosen.emplace(process, config, memory_limit); });
+  const Backend& backend = chosen->backend();
   catch_stop_signals(process.world->rank(), stop_grace(config, 0));
   TrainListener listener;
   LinePrinter printer(STDOUT_FILENO);
@@ -79,17 +81,19 @@ void run(const Options& options) {
   std::int64_t memory_limit = 0;
   try {
     config = load_run_config(options.run);
+    check_backend(config);
     setup = load_run_setup(config);
     memory_limit = memory_limit_bytes(config, setup);
   } catch (const Error& error) {
     unreadable = error;
   }
-  CpuProcess process = start_cpu_process(config.threads, memory_limit);
+  const bool on_cpu = config.device == RunDevice::cpu;
+  CpuProcess process = start_cpu_process(config.threads, on_cpu ? memory_limit : 0);
   try {
     together(*process.world, [&] {
       if (unreadable) throw Error(*unreadable);
     });
-    train_on_ranks(options, process, config, setup);
+    train_on_ranks(options, process, config, setup, memory_limit);
   } catch (const AgreedError&) {
     throw;
   } catch (const Error& error) {

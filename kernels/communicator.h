@@ -30,7 +30,9 @@ struct Message {
 };
 
 /// Independent lanes between two ranks: messages of one channel arrive in the order they were sent,
-/// messages of different channels do not wait for one another.
+/// messages of different channels do not wait for one another. On GPUs the exchanges of a rank on
+/// one channel follow one another, sends and receives alike, so what a stage receives and what it
+/// sends on travel on channels of their own, by whether the sending stage's number is odd.
 enum class Channel : std::uint8_t {
   activations,  ///< to the next stage
   gradients,    ///< to the previous stage
@@ -38,7 +40,10 @@ enum class Channel : std::uint8_t {
   parameters,   ///< out of the optimizer layout
   reduction,    ///< gradients back to it
   other,
+  odd_activations,  ///< from stages with odd numbers
+  odd_gradients,
 };
+inline constexpr int kChannels = 8;
 
 /// Bytes that this rank has put on links, by what for. A collective counts what a ring algorithm
 /// sends from each rank: all-reduce 2(n−1)/n of the buffer, all-gather and reduce-scatter (n−1)/n
@@ -50,7 +55,13 @@ struct Traffic {
   std::int64_t reduce_scatter = 0;
   std::int64_t broadcast = 0;
   std::int64_t all_to_all = 0;
-  std::int64_t point_to_point[6] = {};  ///< by Channel
+  std::int64_t point_to_point[6] =
+      {};  ///< by Channel; those of odd stages count with the even ones
+  std::int64_t& of(Channel channel) {
+    const bool odd = channel > Channel::other;
+    return point_to_point[static_cast<int>(channel) -
+                          (odd ? static_cast<int>(Channel::odd_activations) : 0)];
+  }
   std::int64_t total() const;
 };
 
@@ -109,6 +120,8 @@ class Communicator {
 struct CpuProcess {
   std::unique_ptr<Device> device;
   std::unique_ptr<Communicator> world;
+  int node_rank = 0;   ///< of this process among the job's processes of its node
+  int node_ranks = 1;  ///< how many these are
 };
 
 /// Starts MPI if need be (a process that mpirun or srun did not start is a world of one) and makes

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,13 @@ class AgreedError : public Error {
   bool tells_;
 };
 
+// What ranks agree on lies in host memory and travels by the communicator for that, on the CPU
+// backend's streams whatever the device.
+
 /// Runs `work` on every rank and comes back when it succeeded everywhere. Where it threw an Error
 /// on some rank, every rank throws an AgreedError; the lowest rank it failed on tells the message
 /// ("rank 3: …" when not all failed). All ranks call it together.
-void together(Communicator& world, const std::function<void()>& work);
+void together(Communicator& hosts, const std::function<void()>& work);
 
 /// Bytes of rank 0 on every rank.
 std::vector<std::uint8_t> broadcast_bytes(const Backend& backend, std::vector<std::uint8_t> bytes);
@@ -33,5 +37,7 @@ std::vector<std::uint8_t> broadcast_bytes(const Backend& backend, std::vector<st
 std::vector<std::string> gather_texts(const Backend& backend, const std::string& mine);
 /// Greatest value of any rank.
 double max_over_ranks(const Backend& backend, double value);
+/// Sums in the order of ranks, in place.
+void sum_over_ranks(const Backend& backend, std::span<double> values);
 
 }  // namespace hydraulis

@@ -11,7 +11,7 @@ struct Normed {
 };
 
 Normed norm(const ShardContext& context, ConstMatrix x, ConstMatrix weight) {
-  Normed result{context.make(x.rows, x.columns), context.make(x.rows, 1)};
+  Normed result{context.make(x.rows, x.columns), context.make_statistics(x.rows, 1)};
   context.kernels().rms_norm(x, weight, context.decoder->norm_epsilon, result.output.matrix,
                              result.scale.matrix, *context.compute);
   return result;
@@ -64,7 +64,7 @@ void attend(const ShardContext& context, const MicroBatchContext& batch,
   }
   rotate(context, batch, qkv.matrix, false);
   activations.attention = context.make(qkv.matrix.rows, context.query_columns());
-  activations.log_sums = context.make(qkv.matrix.rows, context.heads());
+  activations.log_sums = context.make_statistics(qkv.matrix.rows, context.heads());
   ring_attention(context, batch.tokens, qkv.matrix, activations.attention.matrix,
                  activations.log_sums.matrix);
   activations.middle = residual(

@@ -48,6 +48,14 @@ Place find_place(const Program& program, int rank) {
   return {};
 }
 
+/// Channels by the sending stage's number in its pipeline.
+Channel activations_from(int stage) {
+  return stage % 2 == 0 ? Channel::activations : Channel::odd_activations;
+}
+Channel gradients_from(int stage) {
+  return stage % 2 == 0 ? Channel::gradients : Channel::odd_gradients;
+}
+
 }  // namespace
 
 /// The stage of this rank in one strategy: its memory and model. The next strategy replaces it.
@@ -61,8 +69,15 @@ struct Executor::Layout {
 };
 
 Executor::Executor(const Backend& backend, const DecoderSpec& decoder, OptimizerShard& shard)
-    : backend_(backend), decoder_(decoder), shard_(shard), groups_(*backend.world) {
-  for (int kind = 0; kind < kStreams; ++kind) streams_.push_back(backend.device->make_stream());
+    : backend_(backend),
+      decoder_(decoder),
+      shard_(shard),
+      groups_(*backend.world),
+      compute_(backend) {
+  for (int kind = 0; kind < kStreams; ++kind) {
+    const bool computes = kind == static_cast<int>(StreamKind::compute);
+    streams_.push_back(computes ? nullptr : backend.device->make_stream());
+  }
   ring_ = backend.device->make_stream();
 }
 
@@ -92,7 +107,7 @@ Executor::Layout& Executor::layout_for(const Program& program) {
     context.tensor_rank = place.index % scheme.tp;
     context.context_rank = place.index / scheme.tp;
     context.recompute = scheme.recompute;
-    context.compute = streams_[static_cast<int>(StreamKind::compute)].get();
+    context.compute = &*compute_;
     context.ring = ring_.get();
     std::vector<int> tensor_members;
     for (int t = 0; t < scheme.tp; ++t) {
@@ -104,10 +119,10 @@ Executor::Layout& Executor::layout_for(const Program& program) {
       context_members.push_back(stage.devices[c * scheme.tp + context.tensor_rank]);
     }
     context.context_group = groups_.group(context_members);
-    layout_->weights = std::make_unique<StageParameters>(backend_, decoder_.shape, stage, scheme.tp,
-                                                         context.tensor_rank);
-    layout_->gradients = std::make_unique<StageParameters>(backend_, decoder_.shape, stage,
-                                                           scheme.tp, context.tensor_rank);
+    layout_->weights = std::make_unique<StageParameters>(backend_, backend_.type, decoder_.shape,
+                                                         stage, scheme.tp, context.tensor_rank);
+    layout_->gradients = std::make_unique<StageParameters>(
+        backend_, wide_type(backend_.type), decoder_.shape, stage, scheme.tp, context.tensor_rank);
     layout_->weights->zero(*context.compute);  // rows that pad the vocabulary stay 0
     layout_->model =
         std::make_unique<StageModel>(context, stage, *layout_->weights, *layout_->gradients);
@@ -133,7 +148,7 @@ class Executor::Run {
         program_(program),
         options_(options),
         backwards_(backwards),
-        compute_(*executor.streams_[static_cast<int>(StreamKind::compute)]),
+        compute_(*executor.compute_),
         start_clock_(began) {
     outcome_.began = start_clock_;
     const std::shared_ptr<Event> now = device_.record(compute_);
@@ -312,16 +327,16 @@ class Executor::Run {
           finish(i);
           break;
         case Op::receive_activation:
-          receive(i, activations_in_[mb], Channel::activations);
+          receive(i, activations_in_[mb], activations_from(stage_->index - 1));
           break;
         case Op::receive_gradient:
-          receive(i, gradients_in_[mb], Channel::gradients);
+          receive(i, gradients_in_[mb], gradients_from(stage_->index + 1));
           break;
         case Op::send_activation:
-          send(i, take(activations_out_, mb), Channel::activations);
+          send(i, take(activations_out_, mb), activations_from(stage_->index));
           break;
         case Op::send_gradient:
-          send(i, take(gradients_out_, mb), Channel::gradients);
+          send(i, take(gradients_out_, mb), gradients_from(stage_->index));
           break;
         default:
           break;
@@ -399,9 +414,7 @@ class Executor::Run {
     return tensor;
   }
 
-  Stream& stream_of(int i) {
-    return *executor_.streams_[static_cast<int>(stage_->instructions[i].stream)];
-  }
+  Stream& stream_of(int i) { return executor_.stream(stage_->instructions[i].stream); }
 
   void receive(int i, Tensor& into, Channel channel) {
     const int mb = stage_->instructions[i].micro_batch;
@@ -514,9 +527,9 @@ IterationOutcome Executor::execute(const Program& program, const TokenSource& to
   }
   Layout& layout = layout_for(program);
   if (backwards) {
-    Stream& compute = *streams_[static_cast<int>(StreamKind::compute)];
     const Matrix gradients = shard_.gradients();
-    backend_.device->zero(gradients.data, gradients.elements() * size_of(gradients.type), compute);
+    backend_.device->zero(gradients.data, gradients.elements() * size_of(gradients.type),
+                          *compute_);
   }
   return Run(*this, layout, program, tokens, options, backwards, began).run();
 }

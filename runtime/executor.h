@@ -58,6 +58,9 @@ class Executor {
  private:
   struct Layout;
   class Run;
+  Stream& stream(StreamKind kind) const {
+    return kind == StreamKind::compute ? *compute_ : *streams_[static_cast<int>(kind)];
+  }
   Layout& layout_for(const Program& program);
   IterationOutcome execute(const Program& program, const TokenSource& tokens,
                            const ExecuteOptions& options, bool backwards);
@@ -68,7 +71,8 @@ class Executor {
   ProcessGroups groups_;
   std::map<std::string, RankTransfers> transfers_;  ///< by the program's layout
   std::unique_ptr<Layout> layout_;
-  std::vector<std::unique_ptr<Stream>> streams_;  ///< by StreamKind
+  ComputeStream compute_;
+  std::vector<std::unique_ptr<Stream>> streams_;  ///< by StreamKind, all but the computing one
   std::unique_ptr<Stream> ring_;
 };
 

@@ -20,6 +20,10 @@ StageMemory with_runtime_buffers(StageMemory memory, const CostModel& model, con
     memory.logits += bytes * spec.hidden * largest * (2.0 / scheme.tp + 1);
     widest = std::max(widest, static_cast<double>(spec.vocab) / scheme.tp);
   }
+  if (bytes < 4) {  // on GPUs, whose products take this much workspace at most
+    memory.buffers += 32 << 20;
+    return memory;
+  }
   constexpr auto most = static_cast<double>(kCpuProductElements);
   memory.buffers += bytes * (std::min(most, widest * largest) +
                              std::min(most, static_cast<double>(spec.hidden) * largest));

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "runtime/agreement.h"
+
 namespace hydraulis {
 namespace {
 
@@ -42,10 +44,7 @@ bool decays(TensorKind kind) { return !is_norm(kind) && !is_bias(kind); }
 
 OptimizerShard::OptimizerShard(const Backend& backend, const DecoderSpec& decoder,
                                const OptimizerLayout& layout)
-    : backend_(backend),
-      decoder_(decoder),
-      layout_(layout),
-      stream_(backend.device->make_stream()) {
+    : backend_(backend), decoder_(decoder), layout_(layout), stream_(backend) {
   const int rank = backend.world->rank();
   for (int layer = kEmbeddingLayer; layer <= decoder.shape.layers; ++layer) {
     for (const Holding& holding : optimizer_layout(decoder.shape, layout, layer)) {
@@ -55,9 +54,10 @@ OptimizerShard::OptimizerShard(const Backend& backend, const DecoderSpec& decode
     }
   }
   for (Tensor* tensor : {&parameters_, &gradients_, &first_, &second_}) {
-    *tensor = Tensor(backend, 1, elements_);
+    *tensor = Tensor(backend, wide_type(backend.type), 1, elements_);
     backend.device->zero(tensor->matrix.data, tensor->bytes(), *stream_);
   }
+  if (wide_type(backend.type) != backend.type) rounded_ = Tensor(backend, 1, elements_);
   backend.device->synchronize(*stream_);
 }
 
@@ -73,6 +73,10 @@ Matrix OptimizerShard::part(Matrix of, int layer, TensorKind kind, std::int64_t 
     }
   }
   throw std::logic_error("this rank does not own that part of a tensor");
+}
+
+void OptimizerShard::round_parameters(Stream& stream) {
+  if (!rounded_.empty()) backend_.compute->convert(parameters_.matrix, rounded_.matrix, stream);
 }
 
 void OptimizerShard::initialise(std::uint64_t seed) {
@@ -144,7 +148,7 @@ void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
   const auto index = [](const OwnedRange& range) {
     return 2 * (std::int64_t{range.layer + 1} * kTensorKinds + static_cast<int>(range.kind));
   };
-  Tensor update(backend_, 1, elements_);
+  Tensor update(backend_, parameters_.matrix.type, 1, elements_);
   const std::vector<OptimizerStretch> all = stretches();
   backend_.compute->lamb_direction(settings, all, gradients_.matrix, parameters_.matrix,
                                    first_.matrix, second_.matrix, update.matrix, stream);
@@ -156,12 +160,7 @@ void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
     squares[index(ranges_[i])] += of_parameters[i];
     squares[index(ranges_[i]) + 1] += of_updates[i];
   }
-  const std::int64_t bytes = 2 * tensors * 8;
-  DeviceBuffer shared(*backend_.device, bytes);
-  backend_.device->copy_to_device(shared.data(), squares.data(), bytes, stream);
-  backend_.world->all_reduce(shared.data(), 2 * tensors, DataType::f64, Reduction::sum, stream);
-  backend_.device->copy_to_host(squares.data(), shared.data(), bytes, stream);
-  backend_.device->synchronize(stream);
+  sum_over_ranks(backend_, squares);
   std::vector<double> scales;
   for (const OwnedRange& range : ranges_) {
     const double parameter = std::sqrt(squares[index(range)]);

@@ -22,7 +22,8 @@ struct OwnedRange {
   std::int64_t offset = 0;  ///< of `begin` in the shard
 };
 
-/// One rank's share of the fixed layout of master parameters, gradients and optimizer moments.
+/// One rank's share of the fixed layout of master parameters, gradients and optimizer moments, all
+/// of the backend's wide type.
 /// The layout is the same whatever strategy an iteration uses.
 class OptimizerShard {
  public:
@@ -35,6 +36,12 @@ class OptimizerShard {
   Matrix gradients() const { return gradients_.matrix; }
   Matrix first_moments() const { return first_.matrix; }
   Matrix second_moments() const { return second_.matrix; }
+  /// Parameters as stages compute with them: the masters themselves, or, where stages compute with
+  /// a narrower type, what round_parameters() last made of them.
+  Matrix stage_parameters() const {
+    return rounded_.empty() ? parameters_.matrix : rounded_.matrix;
+  }
+  void round_parameters(Stream& stream);
   /// One-row view of elements [begin, end) of a tensor, which must lie in one owned range.
   Matrix part(Matrix of, int layer, TensorKind kind, std::int64_t begin, std::int64_t end) const;
 
@@ -59,11 +66,12 @@ class OptimizerShard {
   OptimizerLayout layout_;
   std::vector<OwnedRange> ranges_;
   std::int64_t elements_ = 0;
-  std::unique_ptr<Stream> stream_;
+  ComputeStream stream_;
   Tensor parameters_;
   Tensor gradients_;
   Tensor first_;
   Tensor second_;
+  Tensor rounded_;  ///< parameters in the stages' type; empty where that is the masters'
 };
 
 bool decays(TensorKind kind);

@@ -43,12 +43,13 @@ ParameterFlow::ParameterFlow(const Backend& backend, OptimizerShard& shard,
 void ParameterFlow::start_gather() {
   const std::int64_t element = size_of(backend_.type);
   gathers_.clear();
+  shard_.round_parameters(*stream_);
   // Copies within this rank first: on one stream with the messages they would wait for them.
   for (const auto& [layer, transfers] : transfers_) {
     for (const Transfer& take : transfers.takes) {
       if (take.source != take.destination) continue;
-      const Matrix from = shard_.part(shard_.parameters(), owner_layer(take, layer), take.tensor,
-                                      take.begin, take.end);
+      const Matrix from = shard_.part(shard_.stage_parameters(), owner_layer(take, layer),
+                                      take.tensor, take.begin, take.end);
       backend_.device->copy(weights_->address(layer, take.tensor, take.begin), from.data,
                             from.elements() * element, *stream_);
     }
@@ -57,8 +58,8 @@ void ParameterFlow::start_gather() {
     std::vector<Message> messages;
     for (const Transfer& give : transfers.gives) {
       if (give.destination == give.source) continue;
-      const Matrix from = shard_.part(shard_.parameters(), owner_layer(give, layer), give.tensor,
-                                      give.begin, give.end);
+      const Matrix from = shard_.part(shard_.stage_parameters(), owner_layer(give, layer),
+                                      give.tensor, give.begin, give.end);
       messages.push_back({give.destination, true, from.data, from.elements() * element});
     }
     for (const Transfer& take : transfers.takes) {
@@ -88,7 +89,7 @@ bool ParameterFlow::gathered(int layer) const {
 double ParameterFlow::gathered_seconds(int layer) const { return gathers_.at(layer)->seconds(); }
 
 void ParameterFlow::start_reduction(int layer) {
-  const std::int64_t element = size_of(backend_.type);
+  const std::int64_t element = size_of(shard_.gradients().type);
   const LayerTransfers& transfers = transfers_.at(layer);
   Reduction reduction;
   reduction.layer = layer;
@@ -120,7 +121,7 @@ void ParameterFlow::add_up(Reduction& reduction, Stream& compute) {
     const bool own = give.source == give.destination;
     const ConstMatrix part(own ? gradients_->address(reduction.layer, give.tensor, give.begin)
                                : incoming.buffer.data(),
-                           backend_.type, 1, sum.elements(), sum.elements());
+                           sum.type, 1, sum.elements(), sum.elements());
     backend_.compute->add(sum, part, sum, compute);
   }
   reduction.incoming.clear();

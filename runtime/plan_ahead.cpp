@@ -9,7 +9,7 @@ namespace hydraulis {
 
 PlanAhead::PlanAhead(const Backend& backend, const std::string& policy, const PolicySetup& setup)
     : backend_(backend) {
-  together(*backend.world, [&] {
+  together(backend.hosts(), [&] {
     if (backend_.world->rank() != 0) return;
     policy_ = make_policy(policy, setup);
     remark_ = policy_->remark();
@@ -29,7 +29,7 @@ void PlanAhead::start(const Batch& batch) {
 BatchPlan PlanAhead::take() {
   const auto began = std::chrono::steady_clock::now();
   std::vector<std::uint8_t> message;
-  together(*backend_.world, [&] {
+  together(backend_.hosts(), [&] {
     if (policy_) message = encode(planned_.get());
     waited_seconds_ =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

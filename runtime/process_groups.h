@@ -13,7 +13,7 @@ namespace hydraulis {
 class ProcessGroups {
  public:
   explicit ProcessGroups(Communicator& world) : world_(world) {}
-  /// nullptr for a group of one.
+  /// nullptr for a group of one, the world for one of all its ranks in their order.
   Communicator* group(const std::vector<int>& members);
 
  private:

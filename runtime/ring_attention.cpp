@@ -95,7 +95,7 @@ void ring_attention_backward(const ShardContext& context, const TokenLayout& lay
   const Columns columns(context);
   Device& device = *context.backend->device;
   Compute& kernels = context.kernels();
-  Tensor delta = context.make(qkv.rows, context.heads());
+  Tensor delta = context.make_statistics(qkv.rows, context.heads());
   kernels.attention_delta(context.attention(), out, d_out, delta.matrix, *context.compute);
   zero(context, d_qkv);
   if (context.cp == 1) {

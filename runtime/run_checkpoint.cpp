@@ -60,7 +60,7 @@ std::filesystem::path save_checkpoint(const Backend& backend, const RunConfig& c
                                       const RunCheckpoint& state) {
   const std::filesystem::path root = config.output / "checkpoints";
   const bool leads = backend.world->rank() == 0;
-  together(*backend.world, [&] {
+  together(backend.hosts(), [&] {
     if (leads) begin_checkpoint(root, state.step);
   });
   std::map<std::string, WholeTensor> mine;
@@ -75,13 +75,13 @@ std::filesystem::path save_checkpoint(const Backend& backend, const RunConfig& c
   const bool wide = backend.type == DataType::f64;
   const StoredType type = wide ? StoredType::f64 : StoredType::f32;
   CheckpointPart part;
-  together(*backend.world, [&] {
+  together(backend.hosts(), [&] {
     part = wide ? write_part<double>(root, state.step, *backend.world, type, mine)
                 : write_part<float>(root, state.step, *backend.world, type, mine);
   });
   mine.clear();
   const std::vector<std::string> parts = gather_texts(backend, to_json(part).dump());
-  together(*backend.world, [&] {
+  together(backend.hosts(), [&] {
     if (!leads) return;
     CheckpointManifest manifest;
     manifest.step = state.step;
@@ -105,7 +105,7 @@ std::optional<RunCheckpoint> load_newest(const Backend& backend, const std::file
                                          const std::function<void(const std::string&)>& note) {
   // Rank 0 looks and cleans; the others take what it found.
   std::string found;
-  together(*backend.world, [&] {
+  together(backend.hosts(), [&] {
     if (backend.world->rank() != 0) return;
     for (const std::string& name : clean_checkpoints(root)) note("removed unfinished " + name);
     const NewestCheckpoint newest = newest_checkpoint(root);
@@ -121,7 +121,7 @@ std::optional<RunCheckpoint> load_newest(const Backend& backend, const std::file
       broadcast_bytes(backend, std::vector<std::uint8_t>(found.begin(), found.end()));
   if (path.empty()) return std::nullopt;
   RunCheckpoint state;
-  together(*backend.world, [&] {
+  together(backend.hosts(), [&] {
     const std::filesystem::path folder(std::string(path.begin(), path.end()));
     const CheckpointManifest manifest = read_manifest(folder);
     if (!same_shape(manifest.decoder.shape, decoder.shape)) {

@@ -49,6 +49,25 @@ void read_optimizer(RunConfig& config, JsonFields fields) {
   fields.finish();
 }
 
+void read_device(RunConfig& config, JsonFields& fields) {
+  const std::string device = fields.text_or("device", "cpu");
+  if (device != "cpu" && device != "cuda") {
+    throw InputError("{}: \"{}\", expected cpu or cuda", fields.name("device"), device);
+  }
+  const bool gpu = device == "cuda";
+  const std::string type = fields.text_or("precision", gpu ? "bf16" : "f32");
+  if (gpu && type != "bf16") {
+    throw InputError("{}: \"{}\", expected bf16, which is what GPUs train in",
+                     fields.name("precision"), type);
+  }
+  if (!gpu && type != "f32" && type != "f64") {
+    throw InputError("{}: \"{}\", expected f32 or f64 (bf16 needs a GPU, \"device\": \"cuda\")",
+                     fields.name("precision"), type);
+  }
+  config.device = gpu ? RunDevice::cuda : RunDevice::cpu;
+  config.type = gpu ? DataType::bf16 : type == "f64" ? DataType::f64 : DataType::f32;
+}
+
 void read_schedule(RunConfig& config, JsonFields fields) {
   LearningRate& rate = config.learning_rate;
   rate.shape = parse_decay(fields.text_or("decay", "cosine"), fields.name("decay"));
@@ -109,12 +128,7 @@ RunConfig load_run_config(const std::filesystem::path& file) {
   config.data = fields.at("data");
   config.policy = fields.text_or("policy", config.policy);
   expect_trainable(config.policy, fields.name("policy"));
-  const std::string type = fields.text_or("precision", "f32");
-  if (type != "f32" && type != "f64") {
-    throw InputError("{}: \"{}\", expected f32 or f64 (bf16 needs a GPU)", fields.name("precision"),
-                     type);
-  }
-  config.type = type == "f64" ? DataType::f64 : DataType::f32;
+  read_device(config, fields);
   config.learning_rate.peak = 3e-4;
   config.learning_rate.decay = config.steps;
   const Json nothing = Json::object();

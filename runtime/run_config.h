@@ -14,10 +14,13 @@ namespace hydraulis {
 /// What becomes of a step whose loss or gradient norm is not finite, or whose loss jumps.
 enum class BadStep : std::uint8_t { skip, stop };
 
+/// Where a run trains.
+enum class RunDevice : std::uint8_t { cpu, cuda };
+
 /// RUN.json of `hydraulis train`. Paths are relative to the file's folder.
 ///
 ///   {"plan": "plan.json", "output": "runs/example", "steps": 200, "seed": 1,
-///    "data": {…}, "policy": "hydraulis", "precision": "f32",
+///    "data": {…}, "policy": "hydraulis", "device": "cpu", "precision": "f32",
 ///    "optimizer": {"name": "adamw", "learning_rate": 3e-4, "beta1": 0.9, "beta2": 0.95,
 ///                  "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1.0},
 ///    "schedule": {"decay": "cosine", "warmup_steps": 20, "decay_steps": 200,
@@ -27,7 +30,8 @@ enum class BadStep : std::uint8_t { skip, stop };
 ///    "bad_steps": {"policy": "skip", "spike_factor": 3, "window": 64, "most_in_a_row": 10},
 ///    "threads": 0, "memory_limit_gib": 0, "timeout_seconds": 60, "timeline_steps": 0}
 ///
-/// Only plan, output, steps and data are required.
+/// Only plan, output, steps and data are required. device: cpu or cuda. precision: f32 (the
+/// default) or f64 on the CPU, bf16 on GPUs, beside f32 masters, gradients and statistics.
 struct RunConfig {
   std::filesystem::path file;
   std::filesystem::path plan;
@@ -37,7 +41,8 @@ struct RunConfig {
   std::uint64_t seed = 0;
   Json data;  ///< settings of the training data
   std::string policy = "hydraulis";
-  DataType type = DataType::f32;
+  RunDevice device = RunDevice::cpu;
+  DataType type = DataType::f32;  ///< bf16 on GPUs
   UpdateSettings update;
   LearningRate learning_rate;
   std::int64_t validate_every = 0;  ///< 0: never

@@ -1,7 +1,12 @@
 #include "runtime/run_setup.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/json.h"
+#include "kernels/cuda/compute.h"
 #include "planner/parameter_traffic.h"
 #include "planner/plan_build.h"
 #include "runtime/hugging_face.h"
@@ -51,7 +56,20 @@ RunSetup load_run_setup(const RunConfig& config) {
                      name, to_string(setup.plan.schedule));
   }
   setup.model.numbers = number_bytes(static_cast<int>(size_of(config.type)));
+  if (config.type == DataType::bf16) {
+    // Gradients are summed in f32; the optimizer keeps masters, gradients and two moments in f32
+    // and what it sends to the stages in bf16; cross entropy works on bf16 logits.
+    setup.model.numbers.gradient = 4;
+    setup.model.numbers.optimizer = 4 * 4 + 2;
+    setup.model.numbers.logit = 2;
+  }
   setup.decoder = load_decoder(setup.plan.model);
+  if (const int head = setup.decoder.shape.head_dim;
+      config.device == RunDevice::cuda &&
+      std::find(cuda::kHeadSizes.begin(), cuda::kHeadSizes.end(), head) == cuda::kHeadSizes.end()) {
+    throw InputError("model {}: heads of {}; on GPUs {} can be trained", setup.decoder.shape.name,
+                     head, fmt::join(cuda::kHeadSizes, ", "));
+  }
   for (const Strategy& strategy : setup.plan.set.strategies) {
     for (const Scheme& scheme : strategy) check_trainable(setup.decoder, scheme);
   }

@@ -33,6 +33,10 @@ struct ShardContext {
   AttentionShape attention() const;
 
   Tensor make(std::int64_t rows, std::int64_t columns) const { return {*backend, rows, columns}; }
+  /// Of the wide type, for what the kernels keep so.
+  Tensor make_statistics(std::int64_t rows, std::int64_t columns) const {
+    return {*backend, wide_type(backend->type), rows, columns};
+  }
   Compute& kernels() const { return *backend->compute; }
 };
 

@@ -85,8 +85,8 @@ std::vector<WholeTensor> gather_tensors(const Backend& backend, const OptimizerS
   const std::vector<LogicalTensor> tensors = logical_tensors(decoder.shape);
   const std::vector<int> writers = checkpoint_writers(tensors, backend.world->size());
   const int rank = backend.world->rank();
-  const std::int64_t element = size_of(backend.type);
-  const std::unique_ptr<Stream> stream = backend.device->make_stream();
+  const std::int64_t element = size_of(of.type);
+  const ComputeStream stream(backend);
   std::vector<WholeTensor> mine;
   Layout owners;
   int owners_layer = kEmbeddingLayer - 1;
@@ -98,7 +98,7 @@ std::vector<WholeTensor> gather_tensors(const Backend& backend, const OptimizerS
     }
     const Layout whole{{writers[i], tensor.kind, 0, tensor.elements()}};
     const bool writes = writers[i] == rank;
-    Tensor here = writes ? Tensor(backend, 1, tensor.elements()) : Tensor();
+    Tensor here = writes ? Tensor(backend, of.type, 1, tensor.elements()) : Tensor();
     std::vector<Message> messages;
     for (const Transfer& transfer :
          plan_transfers(owners, whole, backend.world->size(), static_cast<int>(element))) {
@@ -121,7 +121,7 @@ std::vector<WholeTensor> gather_tensors(const Backend& backend, const OptimizerS
     if (!writes) continue;
     WholeTensor result{tensor, std::vector<double>(tensor.elements())};
     std::vector<double> in_layout_order(tensor.elements());
-    if (backend.type == DataType::f64) {
+    if (of.type == DataType::f64) {
       backend.device->copy_to_host(in_layout_order.data(), here.matrix.data, here.bytes(), *stream);
       backend.device->synchronize(*stream);
     } else {

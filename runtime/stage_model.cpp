@@ -24,15 +24,18 @@ std::vector<double> to_host(const Backend& backend, Matrix matrix, Stream& strea
 }
 
 Tensor filled(const ShardContext& context, std::int64_t columns, double value) {
-  Tensor tensor = context.make(1, columns);
+  Tensor wide = context.make_statistics(1, columns);
   const std::vector<double> doubles(columns, value);
   const std::vector<float> singles(columns, static_cast<float>(value));
-  const bool wide = tensor.matrix.type == DataType::f64;
-  context.backend->device->copy_to_device(
-      tensor.matrix.data,
-      wide ? static_cast<const void*>(doubles.data()) : static_cast<const void*>(singles.data()),
-      tensor.bytes(), *context.compute);
+  const bool is_double = wide.matrix.type == DataType::f64;
+  context.backend->device->copy_to_device(wide.matrix.data,
+                                          is_double ? static_cast<const void*>(doubles.data())
+                                                    : static_cast<const void*>(singles.data()),
+                                          wide.bytes(), *context.compute);
   context.backend->device->synchronize(*context.compute);
+  if (wide.matrix.type == context.backend->type) return wide;
+  Tensor tensor = context.make(1, columns);
+  context.kernels().convert(wide.matrix, tensor.matrix, *context.compute);
   return tensor;
 }
 
@@ -115,7 +118,7 @@ Tensor StageModel::embed(Live& live) {
 Tensor StageModel::forward(int micro_batch, Tensor input, bool keep) {
   Live& live = live_.at(micro_batch);
   MicroBatchContext& batch = live.context;
-  batch.rotary = context_.make(batch.tokens.rows, context_.decoder->shape.head_dim);
+  batch.rotary = context_.make_statistics(batch.tokens.rows, context_.decoder->shape.head_dim);
   context_.kernels().rotary_table(batch.tokens.positions, frequencies_, batch.rotary.matrix,
                                   *context_.compute);
   if (context_.decoder->shape.qkv_bias) batch.ones = filled(context_, batch.tokens.rows, 1);
@@ -148,7 +151,7 @@ void StageModel::head_forward(int micro_batch, Live& live, Tensor input) {
   about_to_use(model.layers);
   head.input = std::move(input);
   head.norm = context_.make(head.input.matrix.rows, model.hidden);
-  head.scale = context_.make(head.input.matrix.rows, 1);
+  head.scale = context_.make_statistics(head.input.matrix.rows, 1);
   Compute& kernels = context_.kernels();
   Stream& stream = *context_.compute;
   kernels.rms_norm(head.input.matrix,
@@ -159,8 +162,8 @@ void StageModel::head_forward(int micro_batch, Live& live, Tensor input) {
   const std::int64_t rows = x.rows;
   head.logits = context_.make(rows, context_.vocabulary_rows());
   kernels.gemm(false, true, 1, x, head_matrix(*weights_), 0, head.logits.matrix, stream);
-  head.row_max = context_.make(rows, 1);
-  head.sums = context_.make(rows, 2);
+  head.row_max = context_.make_statistics(rows, 1);
+  head.sums = context_.make_statistics(rows, 2);
   kernels.cross_entropy_max(head.logits.matrix, real_vocabulary(), head.row_max.matrix, stream);
   Communicator* group = context_.tensor_group;
   if (group != nullptr) {

@@ -32,16 +32,16 @@ LayerSlots layer_slots(const ModelSpec& model, int layer, int tp, int rank, bool
   return result;
 }
 
-StageParameters::StageParameters(const Backend& backend, const ModelSpec& model, const Stage& stage,
-                                 int tp, int tensor_rank)
-    : backend_(&backend) {
+StageParameters::StageParameters(const Backend& backend, DataType type, const ModelSpec& model,
+                                 const Stage& stage, int tp, int tensor_rank)
+    : backend_(&backend), type_(type) {
   if (stage.has_embedding) layers_.push_back(kEmbeddingLayer);
   for (int layer = stage.layer_begin; layer < stage.layer_end; ++layer) layers_.push_back(layer);
   if (stage.has_head) layers_.push_back(model.layers);
   const bool tied_copy = model.tied_embeddings && !stage.has_embedding;
   for (const int layer : layers_) {
     LayerSlots slots = layer_slots(model, layer, tp, tensor_rank, tied_copy);
-    const std::int64_t bytes = slots.elements * size_of(backend.type);
+    const std::int64_t bytes = slots.elements * size_of(type);
     by_layer_.emplace(layer, Layer{std::move(slots), DeviceBuffer(*backend.device, bytes)});
   }
 }
@@ -64,7 +64,7 @@ void* StageParameters::address(int layer, TensorKind kind, std::int64_t begin) c
     throw std::logic_error("this stage does not hold that part of a tensor");
   }
   return static_cast<char*>(held.buffer.data()) +
-         (slot->offset + begin - slot->begin) * size_of(backend_->type);
+         (slot->offset + begin - slot->begin) * size_of(type_);
 }
 
 Matrix StageParameters::matrix(int layer, TensorKind first, std::int64_t rows,
@@ -74,8 +74,8 @@ Matrix StageParameters::matrix(int layer, TensorKind first, std::int64_t rows,
   if (slot == nullptr || slot->offset + rows * columns > held.slots.elements) {
     throw std::logic_error("this stage does not hold that matrix");
   }
-  return {static_cast<char*>(held.buffer.data()) + slot->offset * size_of(backend_->type),
-          backend_->type, rows, columns, columns};
+  return {static_cast<char*>(held.buffer.data()) + slot->offset * size_of(type_), type_, rows,
+          columns, columns};
 }
 
 void StageParameters::zero(Stream& stream) {

@@ -34,8 +34,9 @@ LayerSlots layer_slots(const ModelSpec& model, int layer, int tp, int rank, bool
 /// Parameters (or gradients) of one stage on one device, by layer.
 class StageParameters {
  public:
-  StageParameters(const Backend& backend, const ModelSpec& model, const Stage& stage, int tp,
-                  int tensor_rank);
+  StageParameters(const Backend& backend, DataType type, const ModelSpec& model, const Stage& stage,
+                  int tp, int tensor_rank);
+  DataType type() const { return type_; }
   /// Layers in ascending order: embedding −1, decoder layers, head.
   const std::vector<int>& layers() const { return layers_; }
   const LayerSlots& slots(int layer) const { return at(layer).slots; }
@@ -54,6 +55,7 @@ class StageParameters {
   };
   const Layer& at(int layer) const;
   const Backend* backend_;
+  DataType type_;
   std::vector<int> layers_;
   std::map<int, Layer> by_layer_;
 };

@@ -5,21 +5,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "runtime/agreement.h"
 
 namespace hydraulis {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-template <std::size_t n>
-void sum_over_ranks(const Backend& backend, std::array<double, n>& values) {
-  const std::unique_ptr<Stream> stream = backend.device->make_stream();
-  DeviceBuffer buffer(*backend.device, n * sizeof(double));
-  backend.device->copy_to_device(buffer.data(), values.data(), buffer.bytes(), *stream);
-  backend.world->all_reduce(buffer.data(), n, DataType::f64, Reduction::sum, *stream);
-  backend.device->copy_to_host(values.data(), buffer.data(), buffer.bytes(), *stream);
-  backend.device->synchronize(*stream);
-}
 
 /// Does `work`; a communication that fails in it names the step and the rank.
 template <typename Work>
@@ -99,7 +90,7 @@ StepOutcome train_step(const Backend& backend, Executor& executor, OptimizerShar
   const auto record_as = [&](Op op, Clock::time_point start) {
     record(backend, program, options, op, start, own);
   };
-  const std::unique_ptr<Stream> stream = backend.device->make_stream();
+  const ComputeStream stream(backend);
   const Clock::time_point norm_start = Clock::now();
   std::array<double, 3> sums{own.loss_sum, static_cast<double>(own.targets),
                              backend.compute->sum_squares(shard.gradients(), *stream)};

@@ -44,7 +44,7 @@ class Trainer {
   Trainer(const Backend& backend, const RunConfig& config, const RunSetup& setup, Resume resume,
           const TrainListener& listener)
       : backend_(backend), config_(config), setup_(setup), resume_(resume), listener_(listener) {
-    together(*backend.world, [&] {
+    together(backend.hosts(), [&] {
       check_devices();
       check_output();
       data_.emplace(setup.data);
@@ -69,7 +69,7 @@ class Trainer {
   TrainSummary run_steps() {
     start_weights();
     planner_.emplace(backend_, config_.policy, policy_setup(setup_, tuning_));
-    together(*backend_.world, [&] {
+    together(backend_.hosts(), [&] {
       if (backend_.world->rank() == 0) logs_.emplace(config_, step_);
     });
     for (const std::string& text : data_->notes()) note(text);
@@ -82,7 +82,7 @@ class Trainer {
       batch = train_one(batch);
       if (!end_reason_.empty()) {
         save();
-        together(*backend_.world, [&] { throw InfeasibleError("{}", end_reason_); });
+        together(backend_.hosts(), [&] { throw InfeasibleError("{}", end_reason_); });
       }
       const bool last = step_ == config_.steps;
       doing_ = "agreeing whether to stop";
@@ -135,21 +135,21 @@ class Trainer {
       step_ = found->step;
       updates_ = found->updates;
       recent_losses_.assign(found->recent_losses.begin(), found->recent_losses.end());
-      together(*backend_.world, [&] { data_->seek(found->data, "the checkpoint"); });
+      together(backend_.hosts(), [&] { data_->seek(found->data, "the checkpoint"); });
       note(fmt::format("resuming after step {}", step_));
       if (step_ >= config_.steps) {
         note(fmt::format("nothing to do: {} asks for {} steps", config_.file.string(),
                          config_.steps));
       }
     } else if (!config_.initial.empty()) {
-      together(*backend_.world,
+      together(backend_.hosts(),
                [&] { load_hugging_face(config_.initial, setup_.decoder, *shard_); });
       note(fmt::format("weights of {}", config_.initial.string()));
     } else {
       shard_->initialise(config_.seed);
     }
     // Static policies look for their layout on some of the run's batches.
-    together(*backend_.world, [&] {
+    together(backend_.hosts(), [&] {
       if (backend_.world->rank() == 0) tuning_ = tuning_batches(config_, setup_);
     });
   }
@@ -157,7 +157,7 @@ class Trainer {
   TrainingBatch next_batch() {
     TrainingBatch batch;
     doing_ = "drawing the next batch";
-    together(*backend_.world, [&] { batch = data_->next(); });
+    together(backend_.hosts(), [&] { batch = data_->next(); });
     planner_->start(lengths_of(batch));
     return batch;
   }
@@ -289,7 +289,7 @@ class Trainer {
     double loss = 0;
     double targets = 0;
     if (validation_.empty()) {
-      together(*backend_.world, [&] {
+      together(backend_.hosts(), [&] {
         validation_ =
             data_->validation_batches(setup_.plan.tokens_per_batch, kMostValidationSequences);
         if (validation_.empty()) {
@@ -329,7 +329,7 @@ class Trainer {
     doing_ = "writing logs";
     if (step_ <= config_.timeline_steps) {
       timeline_.add(backend_, program, mine);
-      together(*backend_.world, [&] {
+      together(backend_.hosts(), [&] {
         if (backend_.world->rank() == 0) {
           write_step_program(config_.output / "programs", step_, program);
         }
@@ -353,7 +353,7 @@ class Trainer {
   void finish() {
     doing_ = "ending";
     if (config_.timeline_steps > 0) {
-      together(*backend_.world, [&] {
+      together(backend_.hosts(), [&] {
         if (backend_.world->rank() == 0) {
           timeline_.write(config_.output / "timeline.h5", setup_.decoder.shape.name);
         }

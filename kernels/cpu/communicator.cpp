@@ -138,7 +138,7 @@ class CpuCommunicator : public Communicator {
     for (const auto& m : messages) {
       if (m.peer == rank() || m.bytes == 0) continue;
       has_others = true;
-      if (m.is_send) traffic().point_to_point[static_cast<int>(channel)] += m.bytes;
+      if (m.is_send) traffic().of(channel) += m.bytes;
     }
     if (has_others) run(mine, start_exchange(group_, messages, channel));
   }

@@ -34,6 +34,16 @@ bool launched() {
   return false;
 }
 
+/// A task of a step of several that srun started without MPI would take itself for the whole job.
+void refuse_lonely_step() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr || std::strtol(tasks, nullptr, 10) < 2) return;
+  throw InputError(
+      "srun started {} tasks without MPI, so they cannot find one another: start them with srun "
+      "--mpi=pmix (srun --mpi=list shows what there is)",
+      tasks);
+}
+
 cpu_set_t own_mask() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
@@ -78,11 +88,14 @@ class Mpi {
 
   const std::shared_ptr<Group>& world() const { return world_; }
   int threads() const { return fair_threads(masks_, place_); }
+  int node_rank() const { return static_cast<int>(place_); }
+  int node_ranks() const { return static_cast<int>(masks_.size()); }
 
  private:
   void start() {
     job_->timeout_seconds = timeout_from_environment();
     if (!launched()) {
+      refuse_lonely_step();
       masks_ = {own_mask()};
       return;
     }
@@ -160,6 +173,8 @@ CpuProcess start_cpu_process(int threads, std::int64_t memory_limit_bytes) {
   CpuProcess process;
   process.device = cpu::make_device(threads > 0 ? threads : mpi.threads(), memory_limit_bytes);
   process.world = cpu::make_communicator(mpi.world());
+  process.node_rank = mpi.node_rank();
+  process.node_ranks = mpi.node_ranks();
   return process;
 }
 

@@ -1,9 +1,12 @@
 #include <nccl.h>
+#include <sched.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -31,10 +34,24 @@ class Job : public Watch {
  public:
   Job(int job_rank, double limit) : rank(job_rank), timeout(limit) {}
 
+  /// A call that is still in progress goes on in NCCL's own threads; see settle().
   void check_nccl(ncclResult_t result, const char* call) {
-    if (result == ncclSuccess) return;
+    if (result == ncclSuccess || result == ncclInProgress) return;
     throw CommunicationError("rank " + std::to_string(rank) + ": " + call + ": " +
                              ncclGetErrorString(result));
+  }
+
+  /// Waits until the last call on a communicator has done all that the host must do, such as
+  /// connecting to peers that may not come.
+  void settle(ncclComm_t communicator, const char* call) {
+    Patience patience;
+    while (true) {
+      ncclResult_t result = ncclSuccess;
+      check_nccl(ncclCommGetAsyncError(communicator, &result), "ncclCommGetAsyncError");
+      if (result != ncclInProgress) return check_nccl(result, call);
+      patience.ask(this);
+      sched_yield();
+    }
   }
 
   void look() override {
@@ -68,10 +85,19 @@ class Job : public Watch {
 };
 #define HYDRAULIS_NCCL_CHECK(CALL) job_->check_nccl((CALL), #CALL)
 
+/// What NCCL runs short of in containers.
+std::string shared_memory_text() {
+  struct statvfs shared {};
+  if (statvfs("/dev/shm", &shared) != 0) return {};
+  const std::uint64_t mib = std::uint64_t{shared.f_bavail} * shared.f_frsize >> 20;
+  return " (/dev/shm, where NCCL's shared memory lies, has " + std::to_string(mib) +
+         " MiB free; containers need --shm-size=1g or more)";
+}
+
 class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(CudaDevice& device, Device& host_device, std::shared_ptr<Job> job,
-                   std::unique_ptr<Communicator> host)
+                   std::shared_ptr<Communicator> host)
       : device_(device), host_device_(host_device), job_(std::move(job)), host_(std::move(host)) {
     if (alone()) return;
     std::array<ncclUniqueId, kCommunicators> ids{};
@@ -81,21 +107,29 @@ class NcclCommunicator : public Communicator {
     const auto host_stream = host_device_.make_stream();
     host_->broadcast(ids.data(), static_cast<std::int64_t>(sizeof ids), 0, *host_stream);
     host_device_.synchronize(*host_stream);
-    HYDRAULIS_NCCL_CHECK(ncclGroupStart());
-    for (std::size_t i = 0; i < kCommunicators; ++i) {
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      HYDRAULIS_NCCL_CHECK(
-          ncclCommInitRankConfig(&communicators_[i], size(), ids[i], rank(), &config));
+    try {
+      HYDRAULIS_NCCL_CHECK(ncclGroupStart());
+      for (std::size_t i = 0; i < kCommunicators; ++i) {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        HYDRAULIS_NCCL_CHECK(
+            ncclCommInitRankConfig(&communicators_[i], size(), ids[i], rank(), &config));
+      }
+      HYDRAULIS_NCCL_CHECK(ncclGroupEnd());
+      job_->communicators.insert(job_->communicators.end(), communicators_.begin(),
+                                 communicators_.end());
+      for (const ncclComm_t communicator : communicators_) {
+        job_->settle(communicator, "making communicators");
+      }
+    } catch (const CommunicationError& error) {
+      throw CommunicationError(error.what() + shared_memory_text());
     }
-    HYDRAULIS_NCCL_CHECK(ncclGroupEnd());
-    job_->communicators.insert(job_->communicators.end(), communicators_.begin(),
-                               communicators_.end());
   }
 
   ~NcclCommunicator() override {
     for (const ncclComm_t communicator : communicators_) {
       // Those that were given up are gone.
-      if (std::erase(job_->communicators, communicator) > 0) ncclCommDestroy(communicator);
+      if (std::erase(job_->communicators, communicator) > 0) end(communicator);
     }
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -116,6 +150,7 @@ class NcclCommunicator : public Communicator {
     HYDRAULIS_NCCL_CHECK(ncclAllReduce(buffer, buffer, cuda::size(count), data_type(type),
                                        reduction == Reduction::sum ? ncclSum : ncclMax,
                                        collectives(), device_.use(stream, {buffer})));
+    job_->settle(collectives(), "ncclAllReduce");
   }
 
   void reduce_scatter(const void* input, void* output, std::int64_t count, DataType type,
@@ -127,6 +162,7 @@ class NcclCommunicator : public Communicator {
     HYDRAULIS_NCCL_CHECK(ncclReduceScatter(input, output, cuda::size(count), data_type(type),
                                            ncclSum, collectives(),
                                            device_.use(stream, {input, output})));
+    job_->settle(collectives(), "ncclReduceScatter");
   }
 
   void all_gather(const void* input, void* output, std::int64_t count, DataType type,
@@ -137,6 +173,7 @@ class NcclCommunicator : public Communicator {
     job_->traffic.all_gather += (size() - 1) * count * size_of(type);
     HYDRAULIS_NCCL_CHECK(ncclAllGather(input, output, cuda::size(count), data_type(type),
                                        collectives(), device_.use(stream, {input, output})));
+    job_->settle(collectives(), "ncclAllGather");
   }
 
   void broadcast(void* buffer, std::int64_t bytes, int root, Stream& stream) override {
@@ -146,6 +183,7 @@ class NcclCommunicator : public Communicator {
     if (root == rank()) job_->traffic.broadcast += bytes;
     HYDRAULIS_NCCL_CHECK(ncclBroadcast(buffer, buffer, cuda::size(bytes), ncclInt8, root,
                                        collectives(), device_.use(stream, {buffer})));
+    job_->settle(collectives(), "ncclBroadcast");
   }
 
   void all_to_all_v(const void* input, std::span<const std::int64_t> send_bytes,
@@ -176,7 +214,7 @@ class NcclCommunicator : public Communicator {
       require(m.peer >= 0 && m.peer < size(), "a message to a rank that there is not");
       require(m.bytes >= 0, "a message of negative length");
       if (m.is_send && m.peer != rank()) {
-        job_->traffic.point_to_point[static_cast<int>(channel)] += m.bytes;
+        job_->traffic.of(channel) += m.bytes;
       }
     }
     copy_own(messages, stream);
@@ -199,7 +237,7 @@ class NcclCommunicator : public Communicator {
 
  private:
   /// For collectives, then one for each channel.
-  static constexpr std::size_t kCommunicators = 1 + static_cast<std::size_t>(Channel::other) + 1;
+  static constexpr std::size_t kCommunicators = 1 + std::size_t{kChannels};
 
   bool alone() const { return size() == 1; }
   ncclComm_t collectives() const { return communicators_[0]; }
@@ -245,19 +283,35 @@ class NcclCommunicator : public Communicator {
       }
     }
     HYDRAULIS_NCCL_CHECK(ncclGroupEnd());
+    job_->settle(communicator, "messages");
+  }
+
+  /// Ends a communicator, at once where it has failed or does not end in time.
+  void end(ncclComm_t communicator) const {
+    try {
+      if (std::uncaught_exceptions() == 0) {
+        job_->check_nccl(ncclCommFinalize(communicator), "ncclCommFinalize");
+        job_->settle(communicator, "ncclCommFinalize");
+        ncclCommDestroy(communicator);
+        return;
+      }
+    } catch (const CommunicationError&) {
+      // Nobody waits for it any more.
+    }
+    ncclCommAbort(communicator);
   }
 
   CudaDevice& device_;
   Device& host_device_;
   std::shared_ptr<Job> job_;
-  std::unique_ptr<Communicator> host_;
+  std::shared_ptr<Communicator> host_;
   std::array<ncclComm_t, kCommunicators> communicators_{};
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_communicator(Device& device, Device& host_device,
-                                                std::unique_ptr<Communicator> host) {
+                                                std::shared_ptr<Communicator> host) {
   auto& gpu = static_cast<CudaDevice&>(device);
   auto job = std::make_shared<Job>(host->rank(), host->timeout_seconds());
   gpu.set_watch(job);

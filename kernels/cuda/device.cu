@@ -70,6 +70,23 @@ StreamHandle::StreamHandle() {
 }
 StreamHandle::~StreamHandle() { cudaStreamDestroy(stream); }
 
+void StreamHandle::mark(const std::shared_ptr<EventHandle>& event) {
+  constexpr std::size_t kMarks = 32;  // before the oldest are asked whether they are done
+  while (marks.size() >= kMarks && cudaEventQuery(marks.front().event->get()) == cudaSuccess) {
+    done_uses = marks.front().uses;
+    marks.pop_front();
+  }
+  if (uses > done_uses && (marks.empty() || marks.back().uses < uses)) {
+    marks.push_back({uses, event});
+  }
+}
+
+const EventHandle* StreamHandle::first_after(std::uint64_t use) const {
+  const auto found = std::lower_bound(marks.begin(), marks.end(), use,
+                                      [](const Mark& m, std::uint64_t u) { return m.uses < u; });
+  return found == marks.end() ? nullptr : found->event.get();
+}
+
 EventHandle::EventHandle(unsigned flags) {
   HYDRAULIS_CUDA_CHECK(cudaEventCreateWithFlags(&event_, flags));
 }
@@ -195,9 +212,14 @@ void CudaDevice::release(void* block) noexcept {
                stderr);
     std::abort();
   }
-  for (const auto& user : found->second.users) {
-    cudaEventRecord(order_.get(), user->stream);
-    cudaStreamWaitEvent(home_->stream, order_.get(), 0);
+  for (const Block::User& user : found->second.users) {
+    if (user.last_use <= user.stream->done_uses) continue;
+    const EventHandle* event = user.stream->first_after(user.last_use);
+    if (event == nullptr) {
+      cudaEventRecord(order_.get(), user.stream->stream);
+      event = &order_;
+    }
+    cudaStreamWaitEvent(home_->stream, event->get(), 0);
   }
   memory_.allocated -= found->second.bytes;
   blocks_.erase(found);
@@ -223,7 +245,9 @@ std::unique_ptr<Stream> CudaDevice::make_stream() {
 
 std::shared_ptr<Event> CudaDevice::record(Stream& stream) {
   auto handle = std::make_shared<EventHandle>(cudaEventDefault);
-  HYDRAULIS_CUDA_CHECK(cudaEventRecord(handle->get(), cuda_stream(stream).handle()->stream));
+  const auto& on = cuda_stream(stream).handle();
+  HYDRAULIS_CUDA_CHECK(cudaEventRecord(handle->get(), on->stream));
+  if (on != home_) on->mark(handle);
   return std::make_shared<CudaEvent>(std::move(handle), clock_, watch_);
 }
 
@@ -248,19 +272,25 @@ void CudaDevice::synchronize(Stream& stream) {
 cudaStream_t CudaDevice::use(Stream& stream, std::initializer_list<const void*> addresses) {
   const auto& handle = cuda_stream(stream).handle();
   if (handle == home_) return handle->stream;
+  ++handle->uses;
   for (const void* address : addresses) {
     const auto after = blocks_.upper_bound(static_cast<const char*>(address));
     if (after == blocks_.begin()) continue;  // nothing: an empty matrix
     const auto& [begin, block] = *std::prev(after);
     if (static_cast<const char*>(address) >= begin + block.bytes) continue;
     auto& users = std::prev(after)->second.users;
-    if (std::find(users.begin(), users.end(), handle) != users.end()) continue;
+    const auto user = std::find_if(users.begin(), users.end(),
+                                   [&](const Block::User& u) { return u.stream == handle; });
+    if (user != users.end()) {
+      user->last_use = handle->uses;
+      continue;
+    }
     if (handle->allocations < block.number) {
       HYDRAULIS_CUDA_CHECK(cudaEventRecord(order_.get(), home_->stream));
       HYDRAULIS_CUDA_CHECK(cudaStreamWaitEvent(handle->stream, order_.get(), 0));
       handle->allocations = allocations_;
     }
-    users.push_back(handle);
+    users.push_back({handle, handle->uses});
   }
   return handle->stream;
 }

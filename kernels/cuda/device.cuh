@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -15,6 +16,8 @@
 
 namespace hydraulis::cuda {
 
+class EventHandle;
+
 /// A stream of the CUDA runtime, destroyed when nobody needs it any more.
 struct StreamHandle {
   StreamHandle();
@@ -24,6 +27,19 @@ struct StreamHandle {
   cudaStream_t stream = nullptr;
   /// Blocks up to this number have been allocated before what is put on the stream from now on.
   std::uint64_t allocations = 0;
+
+  /// Uses of blocks on this stream are numbered. Whoever gives a block back need not wait for what
+  /// was put on the stream after its last use: communications there may wait for other ranks.
+  std::uint64_t uses = 0;
+  std::uint64_t done_uses = 0;  ///< up to here known to be done
+  struct Mark {
+    std::uint64_t uses = 0;  ///< are done when the event is
+    std::shared_ptr<EventHandle> event;
+  };
+  std::deque<Mark> marks;  ///< the events recorded on the stream, by rising uses
+  void mark(const std::shared_ptr<EventHandle>& event);
+  /// An event recorded after this use; nullptr when there is none.
+  const EventHandle* first_after(std::uint64_t use) const;
 };
 
 class CudaStream : public Stream {
@@ -136,8 +152,12 @@ class CudaDevice : public Device {
  private:
   struct Block {
     std::int64_t bytes = 0;
-    std::uint64_t number = 0;                          // of its allocation, counted from 1
-    std::vector<std::shared_ptr<StreamHandle>> users;  // other than home
+    std::uint64_t number = 0;  // of its allocation, counted from 1
+    struct User {              // other than home
+      std::shared_ptr<StreamHandle> stream;
+      std::uint64_t last_use = 0;
+    };
+    std::vector<User> users;
   };
 
   std::string properties_name_;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -78,6 +78,7 @@ struct World {
   std::map<std::uint64_t, Collective> collectives;  // by number
   using Key = std::tuple<int, int, std::uint64_t>;  // sender, receiver, number
   std::map<Key, std::shared_ptr<Letter>> letters;
+  int joined = 0;
   bool aborted = false;
 
   std::shared_ptr<Letter> letter(const Key& key) {
@@ -189,19 +190,67 @@ std::vector<GroupedMessage>& grouped() {
 
 }  // namespace
 
+namespace {
+
+/// A rank's operations on one communicator run in the order of their calls, whatever their streams.
+struct Line {
+  std::uint64_t called = 0;
+  std::uint64_t done = 0;
+};
+
+}  // namespace
+
 struct ncclComm {
   std::shared_ptr<World> world;
   int rank = 0;
   std::uint64_t collectives = 0;
   std::map<int, std::uint64_t> sent, received;  // messages by peer
+  std::shared_ptr<Line> line = std::make_shared<Line>();
+  bool blocking = true;
+  bool joins = false;         // its making is in progress
+  std::uint64_t unasked = 0;  // questions about the call in progress before it is over
+  std::vector<std::function<void()>> in_progress;
 };
 
 namespace {
+
+/// Does the host's part of a call: at once, or, where calls do not block, when it has been asked
+/// about often enough.
+ncclResult_t proceed(ncclComm_t communicator, std::function<void()> call) {
+  if (communicator->blocking) {
+    call();
+    return ncclSuccess;
+  }
+  communicator->in_progress.push_back(std::move(call));
+  communicator->unasked = emulator::random_below(3);
+  return ncclInProgress;
+}
+
+/// A call before the one in progress is over is a mistake of the program.
+bool settled(ncclComm_t communicator) {
+  const bool is = !communicator->joins && communicator->in_progress.empty();
+  if (!is) emulator::report("a call on a communicator whose last call is still in progress");
+  return is;
+}
+
+void enqueue(ncclComm_t communicator, cudaStream_t stream, std::string name,
+             std::function<void()> run, std::function<bool()> ready) {
+  const auto line = communicator->line;
+  const std::uint64_t number = line->called++;
+  emulator::enqueue(
+      *stream, std::move(name),
+      [=] {
+        run();
+        ++line->done;
+      },
+      [=] { return line->done == number && ready(); });
+}
 
 ncclResult_t collective(Part part, ncclComm_t communicator, cudaStream_t stream) {
   const Guard guard(emulator::lock());
   if (!emulator::known(stream)) return ncclInvalidArgument;
   if (emulator::faulty()) return ncclUnhandledCudaError;
+  if (!settled(communicator)) return ncclInvalidUsage;
   part.arrived = true;
   const auto world = communicator->world;
   const int rank = communicator->rank;
@@ -235,8 +284,9 @@ ncclResult_t collective(Part part, ncclComm_t communicator, cudaStream_t stream)
     if (!std::exchange(all.moved, true)) move(all);
     if (++all.left == world->ranks) world->collectives.erase(number);
   };
-  emulator::enqueue(*stream, kNames[static_cast<int>(part.kind)], run, ready);
-  return ncclSuccess;
+  return proceed(communicator, [=] {
+    enqueue(communicator, stream, kNames[static_cast<int>(part.kind)], run, ready);
+  });
 }
 
 /// The messages of one stream and communicator that start and end together.
@@ -290,7 +340,7 @@ void pass(ncclComm_t communicator, cudaStream_t stream,
       }
     }
   };
-  emulator::enqueue(*stream, "messages", run, ready);
+  enqueue(communicator, stream, "messages", run, ready);
 }
 
 ncclResult_t message(bool is_send, void* data, std::size_t count, ncclDataType_t type, int peer,
@@ -298,6 +348,7 @@ ncclResult_t message(bool is_send, void* data, std::size_t count, ncclDataType_t
   const Guard guard(emulator::lock());
   if (!emulator::known(stream)) return ncclInvalidArgument;
   if (emulator::faulty()) return ncclUnhandledCudaError;
+  if (!settled(communicator)) return ncclInvalidUsage;
   grouped().push_back(
       {communicator, stream, is_send, peer, static_cast<char*>(data), count * bytes_of(type)});
   if (group_depth() == 0) {
@@ -337,7 +388,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
-                                    ncclConfig_t*) {
+                                    ncclConfig_t* config) {
   const Guard guard(emulator::lock());
   if (rank < 0 || rank >= ranks) return ncclInvalidArgument;
   std::weak_ptr<World>& place = worlds()[std::string(id.internal, sizeof id.internal)];
@@ -345,9 +396,20 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   if (world == nullptr) place = world = std::make_shared<World>(ranks);
   if (world->ranks != ranks) return ncclInvalidUsage;
   *communicator = new ncclComm;
+  ++world->joined;
   (*communicator)->world = std::move(world);
   (*communicator)->rank = rank;
-  return ncclSuccess;
+  // Where calls block, whoever uses it waits for the others instead of this.
+  if (config == nullptr || config->blocking != 0) return ncclSuccess;
+  (*communicator)->blocking = false;
+  (*communicator)->joins = true;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
+  const Guard guard(emulator::lock());
+  if (!settled(communicator)) return ncclInvalidUsage;
+  return proceed(communicator, [] {});
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
@@ -365,7 +427,20 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* result) {
   const Guard guard(emulator::lock());
-  *result = communicator->world->aborted ? ncclRemoteError : ncclSuccess;
+  const World& world = *communicator->world;
+  *result = ncclSuccess;
+  if (world.aborted) {
+    *result = ncclRemoteError;
+  } else if (communicator->joins) {
+    communicator->joins = world.joined < world.ranks;
+    if (communicator->joins) *result = ncclInProgress;
+  } else if (!communicator->in_progress.empty()) {
+    *result = ncclInProgress;
+    if (communicator->unasked-- == 0) {
+      for (const auto& call : std::exchange(communicator->in_progress, {})) call();
+      *result = ncclSuccess;
+    }
+  }
   return ncclSuccess;
 }
 
@@ -382,8 +457,15 @@ ncclResult_t ncclGroupEnd() {
   for (const GroupedMessage& m : std::exchange(grouped(), {})) {
     lanes[{m.communicator, m.stream}].push_back(m);
   }
-  for (const auto& [lane, messages] : lanes) pass(lane.first, lane.second, messages);
-  return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  for (const auto& [lane, messages] : lanes) {
+    const ncclResult_t of_lane =
+        proceed(lane.first, [communicator = lane.first, stream = lane.second, list = messages] {
+          pass(communicator, stream, list);
+        });
+    if (of_lane != ncclSuccess) result = of_lane;
+  }
+  return result;
 }
 
 ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, int peer,

@@ -211,6 +211,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return remember(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated device");
+  std::strncpy(properties->uuid.bytes, "emulated", sizeof properties->uuid.bytes);
   properties->totalGlobalMem = emulator::device_bytes();
   properties->multiProcessorCount = 4;
   properties->major = 9;

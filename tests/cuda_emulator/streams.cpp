@@ -51,7 +51,7 @@ struct Scheduler {
   std::mt19937_64 random{1};
   double eagerness = 0;
   bool running = false;
-  std::condition_variable_any queued;
+  std::condition_variable_any changed;  // something was queued or has run
 };
 Scheduler& scheduler() {
   static Scheduler all;
@@ -81,6 +81,7 @@ void run_first(Stream& stream) {
   if (work.always || !faulty()) work.run();
   scheduler().running = false;
   stream.queue.pop_front();
+  scheduler().changed.notify_all();
 }
 
 /// Runs one operation that may run, chosen at random; false if there is none.
@@ -99,7 +100,7 @@ bool run_any() {
 void put(Stream& stream, Work work) {
   work.host = host_clock();
   stream.queue.push_back(std::move(work));
-  scheduler().queued.notify_all();
+  scheduler().changed.notify_all();
   while (static_cast<double>(random_below(1000)) < 1000 * scheduler().eagerness && run_any()) {
   }
 }
@@ -109,7 +110,8 @@ void run_until(Done done) {
   while (!done()) {
     if (run_any()) continue;
     // Only another rank's thread can help now.
-    if (scheduler().queued.wait_for(lock(), std::chrono::seconds(20)) == std::cv_status::timeout) {
+    if (scheduler().changed.wait_for(lock(), std::chrono::seconds(20)) == std::cv_status::timeout &&
+        !done()) {
       report("deadlock: nothing that is queued can start");
     }
   }

@@ -1,14 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <map>
-#include <mutex>
-#include <thread>
-
 #include "kernels/cuda/check.cuh"
 #include "kernels/cuda/communicator.h"
+#include "tests/cuda_emulator/thread_ranks.h"
 #include "tests/kernels/cuda_fixture.h"
+
+#ifdef HYDRAULIS_CUDA_EMULATOR
+#include <nccl.h>
+#endif
 
 namespace hydraulis {
 namespace {
@@ -35,100 +35,14 @@ TEST(CudaCommunicator, AloneItCopies) {
 
 using testing::HasSubstr;
 
-/// What ranks that are threads agree on NCCL's communicators with.
-class ThreadGroup {
- public:
-  explicit ThreadGroup(int size) : size_(size) {}
-  int size() const { return size_; }
-
-  /// Every rank gets what rank `root` brings.
-  void broadcast(void* buffer, std::int64_t bytes, bool is_root) {
-    auto* data = static_cast<char*>(buffer);
-    if (is_root) {
-      const std::lock_guard guard(mutex_);
-      brought_.assign(data, data + bytes);
-    }
-    barrier();
-    if (!is_root) std::copy(brought_.begin(), brought_.end(), data);
-    barrier();
-  }
-  void barrier() {
-    std::unique_lock lock(mutex_);
-    const std::uint64_t mine = round_;
-    if (++arrived_ == size_) {
-      arrived_ = 0;
-      ++round_;
-      all_.notify_all();
-    }
-    all_.wait(lock, [&] { return round_ != mine; });
-  }
-  std::shared_ptr<ThreadGroup> subgroup(const std::vector<int>& ranks, std::uint64_t which) {
-    const std::lock_guard guard(mutex_);
-    auto& group = subgroups_[{ranks, which}];
-    if (group == nullptr) group = std::make_shared<ThreadGroup>(static_cast<int>(ranks.size()));
-    return group;
-  }
-
- private:
-  int size_;
-  std::mutex mutex_;
-  std::condition_variable all_;
-  int arrived_ = 0;
-  std::uint64_t round_ = 0;
-  std::vector<char> brought_;
-  std::map<std::pair<std::vector<int>, std::uint64_t>, std::shared_ptr<ThreadGroup>> subgroups_;
-};
-
-/// The host's side of a rank: what the CUDA backend asks of it.
-class ThreadCommunicator : public Communicator {
- public:
-  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank)
-      : group_(std::move(group)), rank_(rank) {}
-  int rank() const override { return rank_; }
-  int size() const override { return group_->size(); }
-  std::unique_ptr<Communicator> subgroup(std::span<const int> ranks) override {
-    const std::vector<int> list(ranks.begin(), ranks.end());
-    const auto own = std::find(list.begin(), list.end(), rank_) - list.begin();
-    return std::make_unique<ThreadCommunicator>(group_->subgroup(list, made_[list]++),
-                                                static_cast<int>(own));
-  }
-  void broadcast(void* buffer, std::int64_t bytes, int root, Stream&) override {
-    group_->broadcast(buffer, bytes, root == rank_);
-  }
-  void barrier() override { group_->barrier(); }
-  double timeout_seconds() const override { return timeout_; }
-  void set_timeout_seconds(double seconds) override { timeout_ = seconds; }
-  const Traffic& traffic() const override { return traffic_; }
-  void reset_traffic() override {}
-  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
-
-  void all_reduce(void*, std::int64_t, DataType, Reduction, Stream&) override { never(); }
-  void reduce_scatter(const void*, void*, std::int64_t, DataType, Stream&) override { never(); }
-  void all_gather(const void*, void*, std::int64_t, DataType, Stream&) override { never(); }
-  void all_to_all_v(const void*, std::span<const std::int64_t>, std::span<const std::int64_t>,
-                    void*, std::span<const std::int64_t>, std::span<const std::int64_t>,
-                    Stream&) override {
-    never();
-  }
-  void exchange(std::span<const Message>, Channel, Stream&) override { never(); }
-
- private:
-  [[noreturn]] static void never() { throw std::logic_error("data does not travel by the host"); }
-  std::shared_ptr<ThreadGroup> group_;
-  int rank_;
-  std::map<std::vector<int>, std::uint64_t> made_;
-  double timeout_ = 60;
-  Traffic traffic_;
-};
-
 /// A rank of a job.
 struct Rank {
-  Rank(const std::shared_ptr<ThreadGroup>& group, int rank)
-      : host(cpu::make_device(1, 0)),
+  explicit Rank(std::shared_ptr<Communicator> group)
+      : hosts(std::move(group)),
+        host(cpu::make_device(1, 0)),
         device(cuda::make_device(0)),
         stream(device->make_stream()),
-        world(cuda::make_communicator(*device, *host,
-                                      std::make_unique<ThreadCommunicator>(group, rank))) {}
+        world(cuda::make_communicator(*device, *host, hosts)) {}
   /// Device memory with these numbers.
   DeviceBuffer put(const std::vector<float>& values) const {
     DeviceBuffer buffer(*device, static_cast<std::int64_t>(values.size() * 4));
@@ -141,28 +55,18 @@ struct Rank {
     device->synchronize(*stream);
     return values;
   }
+  std::shared_ptr<Communicator> hosts;
   std::unique_ptr<Device> host, device;
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Communicator> world;
 };
 
-/// Runs a program on so many ranks; what each threw, empty for nothing.
+/// What the ranks threw.
 std::vector<std::string> run(int ranks, const std::function<void(Rank&)>& program) {
-  const auto group = std::make_shared<ThreadGroup>(ranks);
-  std::vector<std::string> thrown(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      try {
-        Rank rank(group, r);
-        program(rank);
-      } catch (const std::exception& e) {
-        thrown[static_cast<std::size_t>(r)] = e.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return thrown;
+  return test::run_ranks(ranks, [&](std::shared_ptr<Communicator> hosts) {
+    Rank rank(std::move(hosts));
+    program(rank);
+  });
 }
 
 void expect_fine(int ranks, const std::function<void(Rank&)>& program) {
@@ -338,6 +242,73 @@ TEST(CudaCommunicator, APeerThatDoesNotComeIsNotWaitedForForEver) {
   EXPECT_EQ(thrown[1], "");
   cudaDeviceSynchronize();  // what was given up no longer stands in the way
   EXPECT_EQ(emulator::take_fault(), "");
+}
+
+TEST(CudaCommunicator, AMemberThatDoesNotComeIsNotWaitedForForEver) {
+  emulator::set_seed(1);
+  const auto thrown = run(2, [](Rank& r) {
+    r.world->set_timeout_seconds(0.2);
+    const int both[] = {0, 1};
+    if (r.world->rank() == 0) {
+      r.world->subgroup(both);
+    } else {  // takes NCCL's identifiers and goes
+      std::vector<char> identifiers(1 << 14);
+      const auto group = r.hosts->subgroup(both);
+      group->broadcast(identifiers.data(), 0, 0, *r.stream);
+    }
+  });
+  EXPECT_THAT(thrown[0], HasSubstr("rank 0: no communication has ended after 0.2"));
+  EXPECT_THAT(thrown[0], HasSubstr("/dev/shm"));
+  EXPECT_EQ(thrown[1], "");
+  EXPECT_EQ(emulator::take_fault(), "");
+}
+
+// A block goes back after its last use on another stream, not after all that was put there since:
+// rank 1 sends the second message only when it has heard from rank 0's first stream.
+TEST(CudaCommunicator, BlocksGoBackWithoutWaitingForLaterCommunications) {
+  expect_fine(2, [](Rank& r) {
+    r.world->set_timeout_seconds(20);
+    DeviceBuffer word = r.put(values(0, 4));
+    DeviceBuffer later = r.put(values(1, 4));
+    const auto exchange = [&](bool is_send, const DeviceBuffer& buffer, Channel channel,
+                              Stream& stream) {
+      const Message message{1 - r.world->rank(), is_send, buffer.data(), 16};
+      r.world->exchange({&message, 1}, channel, stream);
+    };
+    if (r.world->rank() == 1) {
+      const DeviceBuffer first = r.put(values(2, 4));
+      exchange(true, first, Channel::activations, *r.stream);
+      exchange(false, word, Channel::gradients, *r.stream);
+      r.device->synchronize(*r.stream);
+      exchange(true, later, Channel::activations, *r.stream);
+      r.device->synchronize(*r.stream);
+      return;
+    }
+    const auto other = r.device->make_stream();
+    {
+      const DeviceBuffer first(*r.device, 16);
+      exchange(false, first, Channel::activations, *other);
+      r.device->record(*other);
+      exchange(false, later, Channel::activations, *other);
+    }
+    exchange(true, word, Channel::gradients, *r.stream);
+    r.device->synchronize(*r.stream);
+    r.device->synchronize(*other);
+    EXPECT_EQ(r.get(later), values(1, 4));
+  });
+}
+
+TEST(NcclEmulation, ACallInProgressMustBeOverBeforeTheNext) {
+  emulator::set_seed(0);
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclComm_t communicator = nullptr;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  EXPECT_EQ(ncclCommInitRankConfig(&communicator, 1, id, 0, &config), ncclInProgress);
+  EXPECT_EQ(ncclCommFinalize(communicator), ncclInvalidUsage);
+  EXPECT_THAT(emulator::take_fault(), HasSubstr("still in progress"));
+  ncclCommAbort(communicator);
 }
 
 #endif

@@ -457,8 +457,10 @@ TEST(StageCopies, A29AreTheMastersBitForBitAfterFiveSteps) {
   }
   ASSERT_NE(stage, nullptr);
   const RankTransfers transfers = rank_transfers(decoder.shape, program, rank);
-  StageParameters copies(trainee.backend(), decoder.shape, *stage, tp, tensor_rank);
-  StageParameters unused(trainee.backend(), decoder.shape, *stage, tp, tensor_rank);
+  StageParameters copies(trainee.backend(), trainee.backend().type, decoder.shape, *stage, tp,
+                         tensor_rank);
+  StageParameters unused(trainee.backend(), trainee.backend().type, decoder.shape, *stage, tp,
+                         tensor_rank);
   ParameterFlow flow(trainee.backend(), trainee.shard(), transfers, &copies, &unused);
   flow.start_gather();
   const auto stream = trainee.backend().device->make_stream();

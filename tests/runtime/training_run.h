@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "kernels/compute.h"
 #include "planner/program/lower.h"
+#include "runtime/agreement.h"
 #include "runtime/train_step.h"
 #include "tests/mpi_process.h"
 
@@ -147,8 +148,12 @@ class Trainee {
  public:
   Trainee(Communicator& world, DataType type, const DecoderSpec& decoder,
           const OptimizerLayout& optimizer, std::uint64_t seed = 7)
-      : compute_(make_cpu_compute(*mpi_process().device)),
-        backend_{mpi_process().device.get(), compute_.get(), &world, type},
+      : Trainee({mpi_process().device.get(), nullptr, &world, type}, decoder, optimizer, seed) {}
+  /// On a backend without kernels those of the CPU.
+  Trainee(const Backend& backend, const DecoderSpec& decoder, const OptimizerLayout& optimizer,
+          std::uint64_t seed = 7)
+      : compute_(backend.compute != nullptr ? nullptr : make_cpu_compute(*backend.device)),
+        backend_(backend.compute != nullptr ? backend : with(backend, *compute_)),
         decoder_(decoder),
         shard_(backend_, decoder, optimizer),
         executor_(backend_, decoder, shard_) {
@@ -267,13 +272,14 @@ class Trainee {
   }
   /// In place.
   void sum_over_ranks(std::vector<double>& values) const {
-    const std::unique_ptr<Stream> stream = backend_.device->make_stream();
-    backend_.world->all_reduce(values.data(), static_cast<std::int64_t>(values.size()),
-                               DataType::f64, Reduction::sum, *stream);
-    backend_.device->synchronize(*stream);
+    hydraulis::sum_over_ranks(backend_, values);
   }
 
  private:
+  static Backend with(Backend backend, Compute& compute) {
+    backend.compute = &compute;
+    return backend;
+  }
   int pipeline_of_mine(const Program& program) const {
     for (const Stage& stage : program.stages) {
       for (const int device : stage.devices) {

@@ -1,7 +1,9 @@
 #pragma once
 
 // Stands in for NCCL where there is no GPU: ranks are threads of one process, each with streams of
-// its own. A communication runs when it is first on its stream at every rank that takes part.
+// its own. A communication runs when it is first on its stream, and first of those called on its
+// communicator, at every rank that takes part. Calls on communicators that do not block are over
+// some time after they return; what is called on them before that is reported.
 
 #include <cstddef>
 
@@ -36,6 +38,7 @@ struct ncclConfig_t {
   { 1 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
+ncclResult_t ncclCommFinalize(ncclComm_t communicator);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 ncclResult_t ncclCommAbort(ncclComm_t communicator);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* result);
