@@ -125,7 +125,7 @@ void expect_traffic(const Traffic& sent, const Traffic& expected) {
   }
 }
 
-std::vector<int> layers_of(const Stage& stage, int layers) {
+std::vector<int> stage_layers_of(const Stage& stage, int layers) {
   std::vector<int> result;
   if (stage.has_embedding) result.push_back(kEmbeddingLayer);
   for (int layer = stage.layer_begin; layer < stage.layer_end; ++layer) result.push_back(layer);
@@ -140,7 +140,7 @@ std::pair<std::int64_t, std::int64_t> planned_elements(const ModelSpec& model,
   std::int64_t leave = 0;
   std::int64_t come = 0;
   for (const Stage& stage : program.stages) {
-    for (const int layer : layers_of(stage, model.layers)) {
+    for (const int layer : stage_layers_of(stage, model.layers)) {
       for (const Transfer& t :
            planner.transfers(stage, program.pipelines[stage.pipeline].scheme.tp, layer)) {
         EXPECT_EQ(t.bytes, t.source == t.destination ? 0 : (t.end - t.begin) * kParameterBytes);
