@@ -27,6 +27,6 @@ else
   trap 'rm -rf "$inputs"' EXIT
   store=()
 fi
-export MPLCONFIGDIR=$packages JUPYTER_PLATFORM_DIRS=1
+export MPLCONFIGDIR=$PWD/$packages JUPYTER_PLATFORM_DIRS=1
 $packages/bin/python notebooks/make_inputs.py --hydraulis "$hydraulis" --out "$inputs"
 $packages/bin/python notebooks/run.py --inputs "$inputs" "${store[@]}"
