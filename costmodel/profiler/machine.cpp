@@ -77,7 +77,8 @@ MachineDescription describe_machine(const Bench& bench, const std::vector<std::s
   MachineDescription machine;
   machine.device = backend;
   machine.backend = backend;
-  machine.processor = proc_field("/proc/cpuinfo", "model name");
+  machine.processor =
+      backend == "cpu" ? proc_field("/proc/cpuinfo", "model name") : bench.device->name();
   machine.host = host_name();
   machine.cores = usable_cores();
   machine.threads_per_rank = bench.device->threads();
