@@ -125,9 +125,11 @@ struct AddPartials {
   template <int kCount>
   __device__ void at(std::int64_t, std::int64_t j) const {
     static_assert(kCount == 1);
+    const float* own = partial + j;
     float sum = 0;
-    for (std::int64_t p = 0; p < parts; ++p) sum += partial[p * columns + j];
-    from_float(to_float(dweight[j]) + sum, dweight[j]);
+    for (std::int64_t p = 0; p < parts; ++p, own += columns) sum += *own;
+    G* const to = dweight + j;
+    from_float(to_float(*to) + sum, *to);
   }
 };
 
