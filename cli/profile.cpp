@@ -18,10 +18,12 @@
 #include "costmodel/nccl_tests.h"
 #include "costmodel/profiler/machine.h"
 #include "costmodel/profiler/profiler.h"
+#include "kernels/cuda/compute.h"
 #include "report/profile_compare.h"
 #include "report/profile_plot.h"
 #include "report/profile_show.h"
 #include "runtime/agreement.h"
+#include "runtime/backend/run_backend.h"
 
 namespace hydraulis {
 namespace {
@@ -78,7 +80,8 @@ struct MeasureOptions {
   std::uint64_t threads = 0;
   double memory_gib = 0;
   double most_seconds = 0;
-  std::string precision = "f32";
+  std::string precision;
+  std::string backend = "cpu";
   std::string device;
   bool quick = false;
   bool resume = false;
@@ -94,8 +97,20 @@ ProfilerSettings profiler_settings(const MeasureOptions& options) {
   settings.name = std::filesystem::path(options.output).stem().string();
   for (const std::string& name : options.models) settings.models.push_back(load_model(name));
   if (settings.models.empty()) settings.models.push_back(default_model());
+  if (options.backend == "cuda") {
+    if (!options.precision.empty()) {
+      throw InputError("--precision: {}, and GPUs compute in bf16", options.precision);
+    }
+    for (const ModelSpec& model : settings.models) {
+      if (std::ranges::find(cuda::kHeadSizes, model.head_dim) == cuda::kHeadSizes.end()) {
+        throw InputError("--model: {} has heads of {}, and the CUDA backend computes heads of {}",
+                         model.name, model.head_dim, fmt::join(cuda::kHeadSizes, ", "));
+      }
+    }
+  }
   settings.tensor_parallel = options.tensor_parallel;
   settings.quick = options.quick;
+  settings.backend = options.backend;
   settings.max_tokens = options.quick ? 2048 : 4096;
   if (options.max_tokens > 0) settings.max_tokens = static_cast<std::int64_t>(options.max_tokens);
   settings.max_bytes = std::int64_t{options.quick ? 16 : 64} << 20;
@@ -108,6 +123,7 @@ ProfilerSettings profiler_settings(const MeasureOptions& options) {
 /// A process of this job with a device that takes no more than its share of the node's memory.
 struct Job {
   CpuProcess process;
+  std::unique_ptr<RunBackend> gpu;  // with --backend cuda
   std::unique_ptr<Compute> compute;
   std::unique_ptr<Stream> stream;
   Bench bench;
@@ -124,8 +140,30 @@ void set_device(Job& job, const MeasureOptions& options, std::int64_t limit) {
   if (job.process.device->threads() == 1) job.bench.clock = processor_seconds;
 }
 
+/// The GPU of this process.
+void start_gpu_job(Job& job, const MeasureOptions& options) {
+  RunConfig config;
+  config.file = "--backend";
+  config.device = RunDevice::cuda;
+  config.type = DataType::bf16;
+  check_backend(config);
+  job.process = start_cpu_process(static_cast<int>(options.threads), 0);
+  const auto limit = static_cast<std::int64_t>(options.memory_gib * 1024 * 1024 * 1024);
+  together(*job.process.world,
+           [&] { job.gpu = std::make_unique<RunBackend>(job.process, config, limit); });
+  const Backend& backend = job.gpu->backend();
+  job.bench = {backend.device, backend.compute, backend.world, backend.stream, backend.type};
+  const std::vector<std::string> hosts = hosts_of_ranks(job.bench);
+  job.ranks_per_node = static_cast<int>(
+      std::ranges::count(hosts, hosts[static_cast<std::size_t>(job.bench.rank())]));
+}
+
 Job start_job(const MeasureOptions& options) {
   Job job;
+  if (options.backend == "cuda") {
+    start_gpu_job(job, options);
+    return job;
+  }
   set_device(job, options, 0);
   const std::vector<std::string> hosts = hosts_of_ranks(job.bench);
   job.ranks_per_node = static_cast<int>(
@@ -335,10 +373,14 @@ void add_profile_commands(CLI::App& app) {
       ->add_option("--time-limit", options->most_seconds,
                    "seconds after which the rest is left out [none, with --quick 100]")
       ->check(finite_number(0.001, 1e9));
-  command->add_option("--precision", options->precision, "f32 or f64")
-      ->check(CLI::IsMember({"f32", "f64"}))
+  command->add_option("--backend", options->backend, "cpu, or cuda: a GPU for each rank, in bf16")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
-  command->add_option("--device", options->device, "name of the device, as clusters call it [cpu]")
+  command->add_option("--precision", options->precision, "f32 or f64, on the CPU [f32]")
+      ->check(CLI::IsMember({"f32", "f64"}));
+  command
+      ->add_option("--device", options->device,
+                   "name of the device, as clusters call it [the backend]")
       ->check(not_empty());
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
