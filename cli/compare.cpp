@@ -91,6 +91,7 @@ void run(Options& options, const CLI::App& command) {
   }
   CompareContext context;
   context.devices = plan.model.cluster.devices();
+  context.rates = device_rates(common, plan.model.cluster);
   const SystemChoice choice = system_choice(command, !options.plan.empty());
   context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);
   context.reproducible = common.reproducible;
@@ -108,7 +109,8 @@ void add_compare_command(CLI::App& app) {
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::policies | Has::communication | Has::schedule |
-                         Has::seed | Has::threads | Has::format | Has::output | Has::verbose);
+                         Has::rates | Has::seed | Has::threads | Has::format | Has::output |
+                         Has::verbose);
   defaults_from_plan(*command, false);
   CLI::Option* results =
       command

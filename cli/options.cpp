@@ -169,6 +169,17 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
         },
         "of pipelines: 1f1b, gpipe, interleaved:N, zb-h1, zb or unequal [the plan's, or 1f1b]");
   }
+  if (has(Has::rates)) {
+    constexpr double kMost = 1e9;
+    command
+        .add_option("--price-per-device-hour", options.price_per_device_hour,
+                    "what an hour of one device costs, for the price of tokens")
+        ->check(finite_number(0, kMost));
+    command
+        .add_option("--watts-per-device", options.watts_per_device,
+                    "what one device draws, for the energy of tokens [its data sheet's most]")
+        ->check(finite_number(0, kMost));
+  }
   if (has(Has::seed)) {
     command.add_option("--seed", options.seed, "of everything drawn at random")
         ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))

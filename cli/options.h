@@ -27,7 +27,9 @@ struct CommonOptions {
   std::uint64_t iterations = 100;
   std::vector<std::string> policies;  ///< as named, in order
   bool no_communication = false;
-  std::string schedule;  ///< of pipelines; empty: the plan's
+  std::string schedule;              ///< of pipelines; empty: the plan's
+  double price_per_device_hour = 0;  ///< 0: not given
+  double watts_per_device = 0;       ///< 0: the data sheet's
   std::uint64_t seed = 0;
   unsigned threads = 1;  ///< default: every core
   bool json = false;
@@ -53,6 +55,7 @@ enum class Has : unsigned {
   output = 1u << 11,        ///< -o, --output
   verbose = 1u << 12,       ///< --verbose
   schedule = 1u << 13,      ///< --schedule
+  rates = 1u << 14,         ///< --price-per-device-hour --watts-per-device
 };
 constexpr Has operator|(Has left, Has right) {
   return static_cast<Has>(static_cast<unsigned>(left) | static_cast<unsigned>(right));

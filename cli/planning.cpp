@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "costmodel/device_power.h"
 #include "planner/plan_check.h"
 
 namespace hydraulis {
@@ -97,6 +98,13 @@ void use_schedule(const CommonOptions& options, IterationOptions& iteration) {
   if (options.schedule.empty()) return;
   iteration.lowering = parse_schedule(options.schedule, "--schedule");
   iteration.order_for_schedule = iteration.lowering.schedule != Schedule::one_f_one_b;
+}
+
+DeviceRates device_rates(const CommonOptions& options, const ClusterSpec& cluster) {
+  return {cluster.devices(),
+          options.watts_per_device > 0 ? options.watts_per_device
+                                       : data_sheet_watts(cluster.device.name),
+          options.price_per_device_hour};
 }
 
 Notes run_notes(const PlanResult& result, const SystemChoice& choice, const CommonOptions& options,

@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "planner/plan_build.h"
 #include "report/notes.h"
+#include "report/token_cost.h"
 #include "sim/run_policy.h"
 
 namespace hydraulis {
@@ -39,6 +40,9 @@ PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
 
 /// Puts the schedule that the options (or the plan) ask for on simulated iterations.
 void use_schedule(const CommonOptions& options, IterationOptions& iteration);
+
+/// What device time is worth by the options, watts by the data sheet unless given.
+DeviceRates device_rates(const CommonOptions& options, const ClusterSpec& cluster);
 
 /// Notes beside simulated results: what times contain, what was done to over-long sequences, and
 /// batches of a single sequence longer than the token budget.

@@ -24,6 +24,7 @@ struct Options {
   std::string plan;
   std::string policy = "hydraulis";
   std::string timeline;
+  std::string memory_timeline;
   std::uint64_t timeline_iteration = 0;
   double bandwidth_scale = 1;
   bool count_out_of_memory = false;
@@ -32,7 +33,9 @@ struct Options {
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
   check_timeline_name(options.timeline);
-  refuse_same_file({{"-o", common.output}, {"--timeline", options.timeline}},
+  refuse_same_file({{"-o", common.output},
+                    {"--timeline", options.timeline},
+                    {"--memory-timeline", options.memory_timeline}},
                    {{"--plan", options.plan}, {"--trace", common.trace}});
   PolicyRunOptions how;
   if (options.timeline_iteration >= common.iterations) {
@@ -43,6 +46,10 @@ void run(Options& options, const CLI::App& command) {
   how.iteration.count_out_of_memory = options.count_out_of_memory;
   const LengthTrace trace = load_trace(common.trace, common.trace_format);
   const PlanResult plan = plan_for_run(command, options.plan, common, trace);
+  if (!options.memory_timeline.empty() && plan.model.memory != MemoryModel::composed) {
+    throw InputError("--memory-timeline: {}, expected a plan made with --memory-model composed",
+                     options.memory_timeline);
+  }
   const BatchRun batches = batch_run(common, trace);
   const BatchSurvey surveyed = survey(batches);
   how.iteration.threads = static_cast<int>(common.threads);
@@ -62,6 +69,14 @@ void run(Options& options, const CLI::App& command) {
   RunContext context;
   context.strategies = run.strategies;
   context.devices = run.model.cluster.devices();
+  if (run.model.memory == MemoryModel::composed) {
+    const auto timeline = memory_timeline(one.program, one.replay, run.model);
+    context.memory_peak = memory_peak(timeline);
+    if (!options.memory_timeline.empty()) {
+      write_memory_timeline(one.program, timeline, options.memory_timeline);
+    }
+  }
+  context.rates = device_rates(common, run.model.cluster);
   context.counts_out_of_memory = options.count_out_of_memory;
   ReplayOptions replaying;
   if (!common.no_communication) replaying.cores_per_node = run.model.cluster.cores_per_node;
@@ -85,8 +100,8 @@ void add_simulate_command(CLI::App& app) {
                       "plan file made by `hydraulis plan` [proposed from the trace]");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::iterations | Has::communication | Has::schedule | Has::seed |
-                         Has::threads | Has::format | Has::output | Has::verbose);
+                         Has::iterations | Has::communication | Has::schedule | Has::rates |
+                         Has::seed | Has::threads | Has::format | Has::output | Has::verbose);
   defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {
@@ -102,6 +117,10 @@ void add_simulate_command(CLI::App& app) {
       ->check(whole_number(0, 10'000'000))
       ->needs(timeline)
       ->capture_default_str();
+  command
+      ->add_option("--memory-timeline", options->memory_timeline,
+                   "write what every stage of that iteration holds over time (CSV)")
+      ->check(not_empty());
   command->add_flag("--count-out-of-memory", options->count_out_of_memory,
                     "go on where memory runs out and tell in how many iterations it does");
   command

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 
 namespace hydraulis {
@@ -27,6 +28,26 @@ void write_timeline(const Timeline& timeline, const std::string& name) {
     fmt::print(stderr, "hydraulis: warning: {}: {} MB, more than viewers open well; use .json.gz\n",
                name, bytes >> 20);
   }
+}
+
+void write_memory_timeline(const Program& program,
+                           const std::vector<std::vector<MemoryPoint>>& timeline,
+                           const std::string& path) {
+  constexpr double kMilliseconds = 1e3;
+  std::string text =
+      "time_ms,pipeline,stage,optimizer,parameters,gradients,activations,logits,buffers,constant,"
+      "total\n";
+  for (std::size_t s = 0; s < timeline.size(); ++s) {
+    const Stage& stage = program.stages[s];
+    for (const MemoryPoint& point : timeline[s]) {
+      const StageMemory& memory = point.memory;
+      text += fmt::format("{:.6f},{},{},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f},{:.0f}\n",
+                          point.seconds * kMilliseconds, stage.pipeline, stage.index,
+                          memory.optimizer, memory.parameters, memory.gradients, memory.activations,
+                          memory.logits, memory.buffers, memory.constant, memory.total());
+    }
+  }
+  write_text_file(path, text);
 }
 
 }  // namespace hydraulis

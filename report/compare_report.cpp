@@ -84,6 +84,7 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
         runs[i].summary.exposed_communication_seconds * kMilliseconds;
     policy["p50_ms"] = runs[i].summary.p50_seconds * kMilliseconds;
     policy["p99_ms"] = runs[i].summary.p99_seconds * kMilliseconds;
+    add_token_cost(policy, runs[i].summary, context.rates);
     policy["losses"] = losses_json(runs[i].summary.losses);
     policy["unused_devices"] = unused.empty() ? 0 : *std::max_element(unused.begin(), unused.end());
     policy["remark"] = runs[i].remark;

@@ -5,6 +5,7 @@
 
 #include "report/notes.h"
 #include "report/report.h"
+#include "report/token_cost.h"
 #include "sim/iterations.h"
 
 namespace hydraulis {
@@ -22,16 +23,19 @@ struct CompareContext {
   int devices = 0;
   Notes notes;
   bool reproducible = false;  ///< leave measured times out
+  DeviceRates rates = {};     ///< what device time is worth
 };
 
 /// `compare`: JSON {policies[{name, mean_ms, p95_ms, tokens_per_second, mfu, bubble_share, speedup,
 /// days_per_trillion_tokens, device_hours_per_trillion_tokens, exposed_communication_ms, p50_ms,
-/// p99_ms, losses{work, padding, optimizer, exposed_communication, bubble, straggler, unused},
-/// unused_devices (the most that one of its strategies leaves), remark, wall_seconds}], devices,
-/// notes[...]}, one CSV row and one text row a policy. `speedup` is the first policy's mean time
-/// over this one's, so the first has 1; `bubble_share` is all idle device time, waiting for other
-/// pipelines included. Speedups compare equal batches: where policies train different tokens (one
-/// that delays data), the ratio of tokens_per_second says more.
+/// p99_ms, device_hours_per_billion_tokens, kilowatt_hours_per_billion_tokens,
+/// cost_per_billion_tokens (null where not known), losses{work, padding, optimizer,
+/// exposed_communication, bubble, straggler, unused}, unused_devices (the most that one of its
+/// strategies leaves), remark, wall_seconds}], devices, notes[...]}, one CSV row and one text row a
+/// policy. `speedup` is the first policy's mean time over this one's, so the first has 1;
+/// `bubble_share` is all idle device time, waiting for other pipelines included. Speedups compare
+/// equal batches: where policies train different tokens (one that delays data), the ratio of
+/// tokens_per_second says more.
 Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& context);
 
 }  // namespace hydraulis

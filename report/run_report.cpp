@@ -67,6 +67,12 @@ Table summary_table(const RunResult& run, const RunContext& context) {
   if (summary.memory_bytes > 0) {
     add("memory high-water", summary.memory_bytes / kGibibyte, "GiB a device");
   }
+  const TokenCost cost = cost_of_a_billion_tokens(summary, context.rates);
+  add("device-hours", cost.device_hours, "a billion tokens");
+  if (cost.kilowatt_hours > 0) {
+    add("energy (devices at full draw)", cost.kilowatt_hours, "kWh a billion tokens");
+  }
+  if (cost.price > 0) add("price", cost.price, "a billion tokens");
   add("events", whole(summary.events), "");
   if (!context.reproducible) add("simulated in", summary.wall_seconds, "s");
   table.notes = context.notes.shown();
@@ -134,6 +140,21 @@ Json path_json(const RunContext& context) {
   return json;
 }
 
+Json peak_json(const MemoryPeak& peak) {
+  const StageMemory& memory = peak.point.memory;
+  return {{"stage", peak.stage},
+          {"time_ms", peak.point.seconds * kMilliseconds},
+          {"bytes",
+           {{"optimizer", memory.optimizer},
+            {"parameters", memory.parameters},
+            {"gradients", memory.gradients},
+            {"activations", memory.activations},
+            {"logits", memory.logits},
+            {"buffers", memory.buffers},
+            {"constant", memory.constant}}},
+          {"total_bytes", memory.total()}};
+}
+
 Json run_json(const RunResult& run, const RunContext& context) {
   const RunSummary& summary = run.summary;
   Json json = Json::object();
@@ -149,6 +170,9 @@ Json run_json(const RunResult& run, const RunContext& context) {
   json["out_of_memory_share"] = nullptr;
   if (context.counts_out_of_memory) json["out_of_memory_share"] = summary.out_of_memory_share;
   if (!context.critical_path.empty()) json["critical_path"] = path_json(context);
+  add_token_cost(json, summary, context.rates);
+  json["memory_peak"] = nullptr;
+  if (context.memory_peak) json["memory_peak"] = peak_json(*context.memory_peak);
   json["memory_bytes"] = nullptr;
   if (summary.memory_bytes > 0) json["memory_bytes"] = summary.memory_bytes;
   json["events"] = summary.events;

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "planner/strategy.h"
 #include "report/notes.h"
 #include "report/report.h"
+#include "report/token_cost.h"
 #include "sim/critical_path.h"
 #include "sim/iterations.h"
+#include "sim/memory_timeline.h"
 
 namespace hydraulis {
 
@@ -17,7 +20,10 @@ struct RunContext {
   Notes notes;                       ///< assumptions, origins, what was truncated or dropped
   bool reproducible = false;         ///< leave measured times out
   int devices = 0;                   ///< of the cluster
+  DeviceRates rates = {};            ///< what its time is worth
   bool counts_out_of_memory = false;
+  /// Where most memory is held in the same iteration as the path below; composed model alone.
+  std::optional<MemoryPeak> memory_peak = {};
   std::vector<ResourceShare> critical_path = {};  ///< of one iteration; may be empty
   std::uint64_t critical_iteration = 0;           ///< which
 };
@@ -27,6 +33,9 @@ struct RunContext {
 /// memory_bytes, events, losses{work, padding, optimizer, exposed_communication, bubble, straggler,
 /// unused: shares of the device time}, out_of_memory_share (null unless counted),
 /// critical_path{iteration, resources[{resource, path_ms, gain_twice_as_fast, gain_if_free}]},
+/// device_hours_per_billion_tokens, kilowatt_hours_per_billion_tokens, cost_per_billion_tokens
+/// (null where not known), memory_peak{stage (global), time_ms, bytes{optimizer, parameters,
+/// gradients, activations, logits, buffers, constant}, total_bytes} (null as memory_bytes),
 /// wall_seconds, strategies[...], unused_devices[one number a strategy], notes[...]}.
 /// `memory_bytes` is null under the published memory model, which keeps no account of it;
 /// `wall_seconds` is left out when reproducible. CSV: one row an iteration. Text: a summary, then

@@ -181,6 +181,11 @@ TEST_F(RunCommand, EverySchedule) {
     EXPECT_LE(json.at("p50_ms"), json.at("p99_ms"));
   }
   expect_refused(command_.run(simulate({"--schedule", "zbv"})), 2, "--schedule");
+  const Json rates = command_.json(simulate({"--price-per-device-hour", "2"}));
+  EXPECT_NEAR(rates.at("cost_per_billion_tokens").get<double>(),
+              2 * rates.at("device_hours_per_billion_tokens").get<double>(), 1e-6);
+  EXPECT_GT(rates.at("kilowatt_hours_per_billion_tokens"), 0);
+  expect_refused(command_.run(simulate({"--memory-timeline", "m.csv"})), 2, "--memory-timeline");
   const Outcome counted = command_.run(simulate({"--count-out-of-memory", "--json"}));
   ASSERT_EQ(counted.code, 0) << counted.err;
   EXPECT_EQ(Json::parse(counted.out).at("out_of_memory_share"), 0);

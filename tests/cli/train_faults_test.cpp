@@ -90,6 +90,12 @@ TEST(TrainFaults, EveryFieldOfTheRunFileIsChecked) {
     EXPECT_FALSE(std::filesystem::exists(folder.folder() / "out/log.csv"));
     std::filesystem::remove_all(folder.folder() / "out");
   }
+  // A schedule that only the simulator runs.
+  Json plan = read_json_file(folder.folder() / "plan-1.json");
+  plan["schedule"] = "zb";
+  folder.folder().write("plan-zb.json", plan.dump());
+  folder.run_file("run.json", {{"plan", "plan-zb.json"}});
+  expect_refused(folder.run({"train", "run.json"}), 2, "plan-zb.json: field 'schedule'");
   folder.folder().write("run.json", "{\"plan\": \"plan-1.json\", \"steps\": 1, \"steps\": 2}");
   expect_refused(folder.run({"train", "run.json"}), 2, "steps");
   folder.folder().write("run.json", "{\"plan\": ");

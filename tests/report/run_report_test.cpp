@@ -43,6 +43,31 @@ std::string written(void (*write)(const Report&, const TextSink&), const Report&
   return text;
 }
 
+TEST(RunReport, LossesAddUpAndTokensHaveTheirPrice) {
+  RunResult run = example();
+  run.summary.losses = {5, 1, 0.5, 0.5, 1.5, 1, 0.5};
+  RunContext how = context(true);
+  Json json = Json::parse(written(write_json, run_report(run, how)));
+  double whole = 0;
+  for (const auto& [name, share] : json.at("losses").items()) whole += share.get<double>();
+  EXPECT_NEAR(whole, 1, 1e-12);
+  EXPECT_DOUBLE_EQ(json.at("losses").at("work"), 0.5);
+  EXPECT_DOUBLE_EQ(json.at("losses").at("straggler"), 0.1);
+  EXPECT_TRUE(json.at("cost_per_billion_tokens").is_null());
+  EXPECT_TRUE(json.at("out_of_memory_share").is_null());
+  EXPECT_FALSE(json.contains("critical_path"));
+  // 400 tokens/s on 2 devices of 500 W at 3 an hour: 2.5e6 s each.
+  run.summary.tokens_per_second = 400;
+  how.rates = {2, 500, 3};
+  how.counts_out_of_memory = true;
+  json = Json::parse(written(write_json, run_report(run, how)));
+  const double hours = 2.5e6 / 3600 * 2;
+  EXPECT_DOUBLE_EQ(json.at("device_hours_per_billion_tokens"), hours);
+  EXPECT_DOUBLE_EQ(json.at("kilowatt_hours_per_billion_tokens"), hours / 2);
+  EXPECT_DOUBLE_EQ(json.at("cost_per_billion_tokens"), hours * 3);
+  EXPECT_EQ(json.at("out_of_memory_share"), 0);
+}
+
 TEST(RunReport, HasTheStableKeys) {
   const RunResult run = example();
   const Json json = Json::parse(written(write_json, run_report(run, context(false))));
