@@ -12,13 +12,12 @@ namespace {
 class SweepCommand : public ::testing::Test {
  protected:
   void write(const std::string& grid) {
-    command_.folder().write(
-        "sweep.json",
-        R"({"model": "llama-13b", "cluster": "a800-16",
+    command_.folder().write("sweep.json",
+                            R"json({"model": "llama-13b", "cluster": "a800-16",
             "trace": {"preset": "commoncrawl", "documents": 500},
             "strategies": "2x(1,8,1)", "context": 16384, "over_context": "truncate",
-            "tokens_per_batch": 60000, "iterations": 2, "grid": )" +
-            grid + "}");
+            "tokens_per_batch": 60000, "iterations": 2, "grid": )json" +
+                                grid + "}");
   }
   bool exists(const std::string& name) const {
     return std::filesystem::exists(command_.folder() / name);
@@ -27,7 +26,7 @@ class SweepCommand : public ::testing::Test {
 };
 
 TEST_F(SweepCommand, SharesAreGatheredAndTheirFolderGoes) {
-  write(R"({"seed": [1, 2, 3]})");
+  write(R"json({"seed": [1, 2, 3]})json");
   const Outcome first = command_.run({"sweep", "sweep.json", "-o", "r.h5", "--shard", "0/2"});
   EXPECT_EQ(first.code, 0) << first.err;
   EXPECT_FALSE(exists("r.h5"));
@@ -46,22 +45,22 @@ TEST_F(SweepCommand, SharesAreGatheredAndTheirFolderGoes) {
 }
 
 TEST_F(SweepCommand, ASweepOfWhichNothingFitsSaysWhy) {
-  write(R"({"strategies": ["2x(1,4,1)"]})");
+  write(R"json({"strategies": ["2x(1,4,1)"]})json");
   const Outcome none = command_.run({"sweep", "sweep.json", "-o", "r.h5"});
-EXPECT_EQ(none.code, 2);
-EXPECT_NE(none.err.find("devices"), std::string::npos) << none.err;
-write(R"({"context": [1000000]})");
-const Outcome large = command_.run({"sweep", "sweep.json", "-o", "r.h5"});
-EXPECT_EQ(large.code, 3) << large.err;
-EXPECT_NE(large.err.find("memory"), std::string::npos) << large.err;
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("devices"), std::string::npos) << none.err;
+  write(R"json({"context": [1000000]})json");
+  const Outcome large = command_.run({"sweep", "sweep.json", "-o", "r.h5"});
+  EXPECT_EQ(large.code, 3) << large.err;
+  EXPECT_NE(large.err.find("memory"), std::string::npos) << large.err;
 }
 
 TEST_F(SweepCommand, WrongInputIsRefusedByName) {
-  write(R"({"nodes": [1]})");
+  write(R"json({"nodes": [1]})json");
   const Outcome axis = command_.run({"sweep", "sweep.json", "-o", "r.h5"});
   EXPECT_EQ(axis.code, 2);
   EXPECT_NE(axis.err.find("grid.nodes"), std::string::npos) << axis.err;
-  write(R"({"seed": [1]})");
+  write(R"json({"seed": [1]})json");
   for (const char* shard : {"2/2", "1", "a/2", "0/0"}) {
     EXPECT_EQ(command_.run({"sweep", "sweep.json", "-o", "r.h5", "--shard", shard}).code, 2)
         << shard;
