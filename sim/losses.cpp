@@ -1,7 +1,6 @@
 #include "sim/losses.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "planner/schedule_work.h"
@@ -107,11 +106,11 @@ Losses split_losses(const Program& program, const Replay& replay, const CostMode
   }
 
   Losses losses;
-  std::set<int> used;
+  std::vector<char> is_used(static_cast<std::size_t>(std::max(0, program.devices)), 0);
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
     const Stage& stage = program.stages[s];
     const auto devices = static_cast<double>(stage.devices.size());
-    used.insert(stage.devices.begin(), stage.devices.end());
+    for (const int device : stage.devices) is_used.at(static_cast<std::size_t>(device)) = 1;
     const ComputeParts parts = parts_of(program, replay, model, s);
     const double computing = replay.stages[s].compute_seconds;
     losses.optimizer += devices * parts.optimizer;
@@ -122,7 +121,8 @@ Losses split_losses(const Program& program, const Replay& replay, const CostMode
     losses.straggler += devices * (phase_ends[phase] - done[stage.pipeline]);
   }
   const double all = program.devices * replay.makespan_seconds;
-  losses.unused = (program.devices - static_cast<double>(used.size())) * replay.makespan_seconds;
+  const auto idle = std::count(is_used.begin(), is_used.end(), 0);
+  losses.unused = static_cast<double>(idle) * replay.makespan_seconds;
   losses.bubble = all - losses.work - losses.padding - losses.optimizer - losses.exposed -
                   losses.straggler - losses.unused;
   return losses;

@@ -43,7 +43,7 @@ struct StageReplay {
   int peak_live_micro_batches = 0;           ///< forward begun, backward not ended
   /// Of those, padding included; on one of several runs of layers that part of the tokens counts.
   std::uint64_t peak_live_tokens = 0;
-  double memory_bytes = 0;                   ///< high-water mark of one device; 0: no memory model
+  double memory_bytes = 0;  ///< high-water mark of one device; 0: no memory model
 };
 
 /// One program run in virtual time.
@@ -58,11 +58,12 @@ struct Replay {
 /// at once; an instruction starts when its stream is free, all of its depends_on have ended and,
 /// for a send or receive, its other end is ready too. A transfer occupies the sender's send stream
 /// and the receiver's receive stream for the longer of the two durations (they are matched by
-/// stage, peer, direction, run of layers and micro-batch). gradient_norm and barrier are collectives of all
-/// stages: the k-th of one stage meets the k-th of every other. Instructions of a stage's devices
-/// are one: tensor- and context-parallel ranks move together. With `cores_per_node`, durations are
-/// those at full speed, and what runs at the same time shares cores max-min fairly: a stage's own
-/// streams those of its device, all devices of a node those of the node.
+/// stage, peer, direction, run of layers and micro-batch). gradient_norm and barrier are
+/// collectives of all stages: the k-th of one stage meets the k-th of every other. Instructions of
+/// a stage's devices are one: tensor- and context-parallel ranks move together. With
+/// `cores_per_node`, durations are those at full speed, and what runs at the same time shares cores
+/// max-min fairly: a stage's own streams those of its device, all devices of a node those of the
+/// node.
 ///
 /// Throws Error (InputError when options.program_file is set) for malformed programs and durations,
 /// and for programs that get stuck: the message lists who waits for whom.
