@@ -93,6 +93,7 @@ void run(Options& options, const CLI::App& command) {
     CostModel model = start.model;
     model.optimizer = winner.set.optimizer;
     plan.set = winner.set;
+    plan.schedule = winner.schedule;
     plan.schemes = scheme_options(model, winner.max_tokens);
     plan.context = common.context;
     plan.tokens_per_batch = best.tokens_per_batch;
@@ -154,6 +155,18 @@ void add_tune_command(CLI::App& app) {
                    "rounds in which chosen strategies are changed")
       ->check(whole_number(0, 100))
       ->capture_default_str();
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--schedules",
+          [options](const std::vector<std::string>& names) {
+            options->tune.schedules.clear();
+            for (const std::string& name : names) {
+              options->tune.schedules.push_back(parse_schedule(name, "--schedules"));
+            }
+          },
+          "that the winner may get where they gain over 1F1B; `train` runs no others than gpipe "
+          "[gpipe]")
+      ->delimiter(',');
   command->add_flag("--keep-layout", options->tune.keep_layout,
                     "leave the optimizer layout as the starting plan has it");
   command->footer(

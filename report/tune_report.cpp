@@ -164,8 +164,17 @@ Table variants_table(const TuneResult& result) {
                           static_cast<std::int64_t>(variant.iterations)});
   }
   table.notes.push_back(
-      "plans run 1F1B in the order of micro-batches that the planner searches; on the iterations "
-      "searched, the winner on the same ones");
+      "beside 1F1B in the order of micro-batches that the planner searches, on up to 64 of the "
+      "iterations searched");
+  const ScheduleChoice& schedule = result.budgets[result.best].winner().plan.schedule;
+  if (schedule != ScheduleChoice{}) {
+    table.notes.push_back(
+        fmt::format("the plan runs {}: {:.2f} % more tokens/s than under 1F1B on the held-out "
+                    "iterations ({:.2f} "
+                    "to {:.2f})",
+                    to_string(schedule), 100 * result.schedule_gain.mean,
+                    100 * result.schedule_gain.low, 100 * result.schedule_gain.high));
+  }
   return table;
 }
 
@@ -206,6 +215,7 @@ Json winner_json(const TuneBudget& budget) {
   json["mfu"] = summary.mfu;
   json["bubble_share"] = summary.bubble_share;
   json["memory_headroom_gb"] = winner.headroom_bytes / kGigabyte;
+  json["schedule"] = to_string(winner.plan.schedule);
   return json;
 }
 
@@ -263,6 +273,8 @@ Report tune_report(const TuneResult& result, const TuneContext& context) {
   for (const TuneVariant& variant : result.variants) {
     const bool any = variant.iterations > 0;
     json["tried"].push_back({{"choice", variant.name},
+                             {"schedule", to_string(variant.schedule)},
+                             {"may_win", variant.may_win},
                              {"tokens_per_second", any ? Json(variant.tokens_per_second) : Json()},
                              {"against_winner", any ? Json(variant.against_winner) : Json()},
                              {"iterations", variant.iterations}});

@@ -490,6 +490,28 @@ TuneResult tune(const TuneProblem& problem, const TuneOptions& options) {
     }
     budget.gain = paired_gain(budget.winner().held_out, budget.start);
     if (i != result.best) continue;
+    constexpr std::uint64_t kMostTried = 64;
+    const Drawn searched = draw(problem, budget.tokens_per_batch, problem.sampling.seed,
+                                std::min(options.search_iterations, kMostTried));
+    result.variants = try_variants(budget.winner().plan, problem, searched.batches,
+                                   options.schedules, options.threads);
+    const ScheduleChoice schedule = best_schedule(result.variants, searched.batches.size());
+    if (schedule != ScheduleChoice{}) {
+      TunePoint& point = *std::find_if(budget.frontier.begin(), budget.frontier.end(),
+                                       [](const TunePoint& one) { return one.winner; });
+      const HeldOutRun before = std::move(point.held_out);
+      point.plan.schedule = schedule;
+      point.held_out = run(point.plan);
+      result.schedule_gain = paired_gain(point.held_out, before);
+      const HeldOutRun again = run_plan(
+          point.plan, problem,
+          draw(problem, budget.tokens_per_batch, problem.sampling.seed, options.search_iterations)
+              .batches,
+          options.threads);
+      point.search_tokens_per_second = again.summary.tokens_per_second;
+      point.headroom_bytes = memory_limit_bytes(problem.model) - again.memory_bytes;
+      budget.gain = paired_gain(point.held_out, budget.start);
+    }
     const HeldOutRun& winner = budget.winner().held_out;
     result.rivals.push_back({problem.start, budget.start, budget.gain});
     for (const TunePlan& plan : problem.against) {
@@ -497,11 +519,6 @@ TuneResult tune(const TuneProblem& problem, const TuneOptions& options) {
       rival.gain = paired_gain(winner, rival.held_out);
       result.rivals.push_back(std::move(rival));
     }
-    constexpr std::uint64_t kMostTried = 64;
-    const Drawn searched = draw(problem, budget.tokens_per_batch, problem.sampling.seed,
-                                std::min(options.search_iterations, kMostTried));
-    result.variants =
-        try_variants(budget.winner().plan, problem, searched.batches, options.threads);
   }
   return result;
 }

@@ -20,6 +20,7 @@ struct TunePlan {
   std::string name;             ///< in reports
   StrategySet set;              ///< with the optimizer layout
   std::int64_t max_tokens = 0;  ///< cap on a micro-batch, tokens; 0: what memory allows
+  ScheduleChoice schedule = {};
 };
 
 struct TuneProblem {
@@ -44,6 +45,8 @@ struct TuneOptions {
   bool keep_layout = false;    ///< leave the optimizer layout as the starting plan has it
   /// Caps on a micro-batch to try, 0 being none; empty: none, and the context.
   std::vector<std::int64_t> max_tokens;
+  /// That the winner may get instead of 1F1B; the others are tried and told. Training runs these.
+  std::vector<ScheduleChoice> schedules = {{Schedule::gpipe}};
   int threads = 1;  ///< results are the same for any number
   /// Called between steps with the number of iterations simulated.
   std::function<void(std::uint64_t)> on_progress;
@@ -87,6 +90,8 @@ struct TuneRound {
 /// The winner executed otherwise than planned.
 struct TuneVariant {
   std::string name;
+  ScheduleChoice schedule;
+  bool may_win = false;          ///< a plan can ask for it, and the options allow that
   double tokens_per_second = 0;  ///< over the batches searched
   double against_winner = 0;     ///< throughput ÷ the winner's on the same batches − 1
   std::uint64_t iterations = 0;  ///< that fit the memory; the others are left out
@@ -117,6 +122,7 @@ struct TuneResult {
   std::size_t best = 0;             ///< the budget with most tokens/s on the batches searched
   std::vector<TuneRival> rivals;    ///< starting plan first
   std::vector<TuneVariant> variants;
+  PairedGain schedule_gain;  ///< of the winner's schedule over 1F1B, held out; 0 where it is 1F1B
   std::vector<OptimizerLayout> layouts;  ///< that were tried
   std::vector<std::int64_t> caps;        ///< that were tried
 };
@@ -132,7 +138,8 @@ struct TuneResult {
 ///      table (all sets where few, else greedy with exchanges);
 ///   4. generations: pipelines of chosen strategies split, merged and swapped, and the dynamic
 ///      program's strategies for the batches that are served worst;
-///   5. caps on a micro-batch.
+///   5. caps on a micro-batch;
+///   6. schedules, tried on the winner.
 /// Of sets within 0.1 % of the best the one with the fewest strategies wins: each costs planning
 /// time in every iteration. Held-out batches are drawn with another seed and decide nothing.
 /// Throws InfeasibleError when nothing holds the context, InputError for options out of range.
@@ -140,18 +147,24 @@ TuneResult tune(const TuneProblem& problem, const TuneOptions& options);
 
 /// What the iterations of plans with this layout and cap are planned and simulated with.
 TuneGround ground_of(const TuneProblem& problem, const OptimizerLayout& layout,
-                     std::int64_t max_tokens);
+                     std::int64_t max_tokens, const ScheduleChoice& schedule = {});
 
 /// Runs a plan over batches: assigned and simulated in full, each iteration as `simulate` has it.
 /// Throws InfeasibleError when a batch does not fit.
 HeldOutRun run_plan(const TunePlan& plan, const TuneProblem& problem,
                     const std::vector<Batch>& batches, int threads);
 
-/// The plan's iterations executed with other choices than a plan makes: the GPipe schedule, and
-/// micro-batches longest first instead of in the order the planner searched. Iterations whose
-/// micro-batches in flight the memory model does not allow are left out.
+/// The plan's iterations executed under other schedules, each in the order of micro-batches that is
+/// searched for it, and under 1F1B with the longest micro-batch first. Iterations whose
+/// micro-batches in flight the memory model does not allow are left out. `may_win`: schedules that
+/// a winner may get.
 std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& problem,
-                                      const std::vector<Batch>& batches, int threads);
+                                      const std::vector<Batch>& batches,
+                                      const std::vector<ScheduleChoice>& may_win, int threads);
+
+/// The schedule that is worth writing into the plan: of those that may win and fit every one of the
+/// `batches` tried the fastest, if it gains more than 0.1 %; else 1F1B.
+ScheduleChoice best_schedule(const std::vector<TuneVariant>& variants, std::uint64_t batches);
 
 /// Ratio of throughputs with a confidence interval from paired differences (delta method, Student's
 /// t); both ran over the same batches, at least two.

@@ -25,13 +25,15 @@ double student_quantile(double freedom) {
 }  // namespace
 
 TuneGround ground_of(const TuneProblem& problem, const OptimizerLayout& layout,
-                     std::int64_t max_tokens) {
+                     std::int64_t max_tokens, const ScheduleChoice& schedule) {
   TuneGround ground;
   ground.model = problem.model;
   ground.model.optimizer = layout;
   ground.assignment.max_tokens = max_tokens;
   ground.assignment.count_parameter_traffic = !problem.no_communication;
   ground.iteration.costing.no_communication = problem.no_communication;
+  ground.iteration.lowering = schedule;
+  ground.iteration.order_for_schedule = schedule != ScheduleChoice{};
   return ground;
 }
 
@@ -39,7 +41,8 @@ HeldOutRun run_plan(const TunePlan& plan, const TuneProblem& problem,
                     const std::vector<Batch>& batches, int threads) {
   std::vector<std::vector<Sequence>> sequences;
   for (const Batch& batch : batches) sequences.push_back(sequences_of(batch));
-  TuneTable table(ground_of(problem, plan.set.optimizer, plan.max_tokens), sequences, threads);
+  TuneTable table(ground_of(problem, plan.set.optimizer, plan.max_tokens, plan.schedule), sequences,
+                  threads);
   std::vector<int> set;
   for (const Strategy& strategy : plan.set.strategies) set.push_back(table.add(strategy));
   table.settle(set, batches.size());

@@ -12,13 +12,18 @@ namespace {
 
 struct Way {
   const char* name;
-  Schedule schedule;
-  bool longest_first;
+  ScheduleChoice schedule;
+  bool longest_first;  ///< instead of in the order that is searched
 };
 
-constexpr Way kWays[] = {{"1F1B, longest micro-batch first", Schedule::one_f_one_b, true},
-                         {"GPipe", Schedule::gpipe, false},
-                         {"GPipe, longest micro-batch first", Schedule::gpipe, true}};
+constexpr Way kWays[] = {
+    {"1F1B, longest micro-batch first", {}, true},
+    {"GPipe", {Schedule::gpipe}, false},
+    {"interleaved 1F1B, 2 runs of layers a stage", {Schedule::interleaved, 2}, false},
+    {"zero bubble, H1", {Schedule::zero_bubble_h1}, false},
+    {"zero bubble within memory", {Schedule::zero_bubble}, false},
+    {"unequal micro-batches", {Schedule::unequal}, false}};
+constexpr double kWorthASchedule = 1e-3;  ///< gain below which 1F1B stays
 
 /// Seconds of one iteration as planned and in each way; 0: does not fit the memory.
 struct Times {
@@ -26,15 +31,6 @@ struct Times {
   std::vector<double> ways;
   std::uint64_t tokens = 0;
 };
-
-/// GPipe keeps every micro-batch alive; the published memory model allows as many as stages. The
-/// composed model is asked in the replay.
-bool fits(const BatchPlan& plan, const CostModel& model, Schedule schedule) {
-  if (schedule != Schedule::gpipe || model.memory == MemoryModel::composed) return true;
-  return std::all_of(plan.pipelines.begin(), plan.pipelines.end(), [](const PipelinePlan& p) {
-    return p.micro_batches.size() <= static_cast<std::size_t>(p.scheme.pp);
-  });
-}
 
 BatchPlan longest_first(BatchPlan plan, const CostModel& model) {
   for (PipelinePlan& pipeline : plan.pipelines) {
@@ -50,7 +46,8 @@ BatchPlan longest_first(BatchPlan plan, const CostModel& model) {
 }  // namespace
 
 std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& problem,
-                                      const std::vector<Batch>& batches, int threads) {
+                                      const std::vector<Batch>& batches,
+                                      const std::vector<ScheduleChoice>& may_win, int threads) {
   std::vector<std::vector<Sequence>> sequences;
   for (const Batch& batch : batches) sequences.push_back(sequences_of(batch));
   TuneTable table(ground_of(problem, plan.set.optimizer, plan.max_tokens), sequences, threads);
@@ -66,18 +63,18 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
     times[b].planned = table.cell(chosen, b).simulated;
     IterationOptions how;
     how.costing.no_communication = problem.no_communication;
+    how.count_out_of_memory = true;  // under the published model too
     times[b].tokens = batches[b].tokens();
     for (const Way& way : kWays) {
       double seconds = 0;
-      how.lowering.schedule = way.schedule;
-      if (fits(planned, model, way.schedule)) {
-        try {
-          seconds = simulate_iteration(way.longest_first ? longest_first(planned, model) : planned,
-                                       model, how)
-                        .result.time_seconds;
-        } catch (const InfeasibleError&) {
-          seconds = 0;
-        }
+      how.lowering = way.schedule;
+      how.order_for_schedule = !way.longest_first;
+      try {
+        const SimulatedIteration one = simulate_iteration(
+            way.longest_first ? longest_first(planned, model) : planned, model, how);
+        if (!one.result.out_of_memory) seconds = one.result.time_seconds;
+      } catch (const InputError&) {
+        seconds = 0;  // a stage with fewer layers than runs
       }
       times[b].ways.push_back(seconds);
     }
@@ -86,6 +83,9 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
   for (std::size_t w = 0; w < std::size(kWays); ++w) {
     TuneVariant variant;
     variant.name = kWays[w].name;
+    variant.schedule = kWays[w].schedule;
+    variant.may_win =
+        !kWays[w].longest_first && std::ranges::find(may_win, variant.schedule) != may_win.end();
     double seconds = 0;
     double planned = 0;
     double tokens = 0;
@@ -103,6 +103,18 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
     variants.push_back(std::move(variant));
   }
   return variants;
+}
+
+ScheduleChoice best_schedule(const std::vector<TuneVariant>& variants, std::uint64_t batches) {
+  ScheduleChoice best;
+  double gain = kWorthASchedule;
+  for (const TuneVariant& variant : variants) {
+    if (!variant.may_win || variant.iterations < batches || variant.against_winner <= gain)
+      continue;
+    gain = variant.against_winner;
+    best = variant.schedule;
+  }
+  return best;
 }
 
 }  // namespace hydraulis

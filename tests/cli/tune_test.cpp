@@ -72,6 +72,26 @@ TEST_F(TuneCommand, ThePlanGivesTheReportedNumberInSimulateAndLoadsInAssign) {
   EXPECT_GT(assigned.at("makespan_ms").get<double>(), 0);
 }
 
+TEST_F(TuneCommand, AScheduleThatGainsIsWrittenIntoThePlanAndFollowed) {
+  const Json tuned = command_.json(tune({"-o", "tuned.json", "--schedules", "gpipe,zb"}));
+  const std::string schedule = tuned.at("winner").at("schedule").get<std::string>();
+  double best = 1e-3;
+  std::string expected = "1f1b";
+  for (const Json& tried : tuned.at("tried")) {
+    if (!tried.at("may_win").get<bool>() || tried.at("iterations").get<int>() < 6) continue;
+    if (tried.at("against_winner").get<double>() <= best) continue;
+    best = tried.at("against_winner").get<double>();
+    expected = tried.at("schedule").get<std::string>();
+  }
+  EXPECT_EQ(schedule, expected);
+  const Json simulated =
+      command_.json({"simulate", "--plan", "tuned.json", "--trace", "lengths.txt", "--over-context",
+                     "truncate", "--iterations", "4", "--seed", "1"});
+  const double reported = tuned.at("winner").at("tokens_per_second").get<double>();
+  EXPECT_NEAR(simulated.at("tokens_per_second").get<double>(), reported, 1e-9 * reported);
+  EXPECT_EQ(command_.run(tune({"--schedules", "upside-down"})).code, 2);
+}
+
 TEST_F(TuneCommand, JsonHasTheDocumentedKeys) {
   const Json json = command_.json(tune());
   for (const char* key : {"strategies", "optimizer_layout", "max_tokens", "tokens_per_batch",

@@ -260,6 +260,27 @@ TEST(Tune, OptionsThatCannotBeAreRefused) {
 // Times of 1, 2, 3, 4, 5 s against 3, 3, 6, 9, 9 s: the ratio is 2, residuals against it are 1, -1,
 // 0, 1, -1. Their standard error over a mean of 3 s is sqrt(4/4/5)/3; Student's t with four degrees
 // of freedom is 2.776.
+TEST(Tune, TheScheduleThatGainsMostAndFitsAlwaysIsChosen) {
+  const auto variant = [](Schedule schedule, double gain, std::uint64_t fits, bool may_win) {
+    TuneVariant one;
+    one.schedule = {schedule};
+    one.against_winner = gain;
+    one.iterations = fits;
+    one.may_win = may_win;
+    return one;
+  };
+  const ScheduleChoice plain;
+  EXPECT_EQ(best_schedule({}, 8), plain);
+  EXPECT_EQ(best_schedule({variant(Schedule::gpipe, 0.0009, 8, true)}, 8), plain);
+  EXPECT_EQ(best_schedule({variant(Schedule::gpipe, 0.2, 7, true)}, 8), plain);
+  EXPECT_EQ(best_schedule({variant(Schedule::zero_bubble, 0.2, 8, false)}, 8), plain);
+  EXPECT_EQ(best_schedule({variant(Schedule::gpipe, 0.01, 8, true),
+                           variant(Schedule::zero_bubble, 0.03, 8, true),
+                           variant(Schedule::unequal, 0.02, 8, true)},
+                          8),
+            ScheduleChoice{Schedule::zero_bubble});
+}
+
 TEST(Tune, PairedGainIsTheRatioWithItsInterval) {
   HeldOutRun fast;
   fast.seconds = {1, 2, 3, 4, 5};
