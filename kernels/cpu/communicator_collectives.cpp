@@ -312,8 +312,9 @@ class Exchange : public AtOnce {
 
  private:
   static std::string name(std::span<const Message> messages, Channel channel) {
-    static const char* const names[] = {"activations", "gradients", "ring",
-                                        "parameters",  "reduction", "other"};
+    static const char* const names[] = {"activations", "gradients", "ring",        "parameters",
+                                        "reduction",   "other",     "activations", "gradients"};
+    static_assert(std::size(names) == kChannels);
     return fmt::format("exchange of {} messages on channel {}", messages.size(),
                        names[static_cast<int>(channel)]);
   }

@@ -303,9 +303,9 @@ TEST(CommunicatorMpi, ChannelsDoNotWaitForOneAnother) {
   const int peer = 1 - world().rank();
   std::vector<std::vector<int>> data;
   const auto stream = device().make_stream();
-  std::vector<Channel> channels = {Channel::activations, Channel::gradients, Channel::ring,
-                                   Channel::parameters,  Channel::reduction, Channel::other};
-  for (int c = 0; c < 6; ++c) data.emplace_back(40'000, world().rank() == 0 ? c : -1);
+  std::vector<Channel> channels;
+  for (int c = 0; c < kChannels; ++c) channels.push_back(static_cast<Channel>(c));
+  for (int c = 0; c < kChannels; ++c) data.emplace_back(40'000, world().rank() == 0 ? c : -1);
   // Rank 1 receives in the opposite order, and waits for each before it asks for the next.
   if (world().rank() == 1) std::reverse(channels.begin(), channels.end());
   for (const Channel c : channels) {
