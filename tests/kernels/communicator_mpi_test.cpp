@@ -316,7 +316,7 @@ TEST(CommunicatorMpi, ChannelsDoNotWaitForOneAnother) {
     if (world().rank() == 1) device().synchronize(*stream);
   }
   device().synchronize(*stream);
-  for (int c = 0; c < 6; ++c) {
+  for (int c = 0; c < kChannels; ++c) {
     EXPECT_EQ(data[static_cast<std::size_t>(c)], std::vector<int>(40'000, c));
   }
 }
