@@ -279,6 +279,9 @@ Report tune_report(const TuneResult& result, const TuneContext& context) {
                              {"against_winner", any ? Json(variant.against_winner) : Json()},
                              {"iterations", variant.iterations}});
   }
+  Json& schedule = json["schedule"];
+  schedule["name"] = to_string(best.winner().plan.schedule);
+  gain_json(schedule, result.schedule_gain);
   Table rounds = rounds_table(result);
   json["rounds"] = to_json(rounds);
 

@@ -25,6 +25,9 @@ DryRun dry_run(const RunConfig& config) {
   const std::vector<Batch> tuning = tuning_batches(config, setup);
   const std::unique_ptr<Policy> policy = make_policy(config.policy, policy_setup(setup, tuning));
   if (!policy->remark().empty()) result.notes.push_back(policy->remark());
+  const auto context = static_cast<double>(setup.data.sampling.context);
+  const std::string beyond = beyond_measurements(setup.model, context, context);
+  if (!beyond.empty()) result.notes.push_back(beyond);
   result.batches = std::min(kBatches, config.steps);
   for (std::int64_t i = 0; i < result.batches; ++i) {
     const Batch batch = lengths_of(data.next());

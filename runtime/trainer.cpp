@@ -74,6 +74,9 @@ class Trainer {
     });
     for (const std::string& text : data_->notes()) note(text);
     if (!planner_->remark().empty()) note(planner_->remark());
+    const auto context = static_cast<double>(setup_.data.sampling.context);
+    const std::string beyond = beyond_measurements(setup_.model, context, context);
+    if (!beyond.empty()) note(beyond);
     summary_.first_step = step_;
     TrainingBatch batch;
     if (step_ < config_.steps) batch = next_batch();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -15,6 +16,12 @@
 
 namespace hydraulis {
 namespace {
+
+constexpr std::pair<const char*, double StageMemory::*> kMemoryParts[] = {
+    {"optimizer_bytes", &StageMemory::optimizer}, {"parameter_bytes", &StageMemory::parameters},
+    {"gradient_bytes", &StageMemory::gradients},  {"activation_bytes", &StageMemory::activations},
+    {"logit_bytes", &StageMemory::logits},        {"buffer_bytes", &StageMemory::buffers},
+    {"constant_bytes", &StageMemory::constant}};
 
 constexpr const char* kFormat = "hydraulis results";
 constexpr std::int64_t kVersion = 1;
@@ -184,13 +191,7 @@ void write_stages(Hdf5File& file, const Results& results) {
                  [](const R& r) { return r.value->times.peak_live_micro_batches; });
   table.integers("live_tokens", "tokens",
                  [](const R& r) { return r.value->times.peak_live_tokens; });
-  for (const auto& [name, field] : {std::pair{"optimizer_bytes", &StageMemory::optimizer},
-                                    {"parameter_bytes", &StageMemory::parameters},
-                                    {"gradient_bytes", &StageMemory::gradients},
-                                    {"activation_bytes", &StageMemory::activations},
-                                    {"logit_bytes", &StageMemory::logits},
-                                    {"buffer_bytes", &StageMemory::buffers},
-                                    {"constant_bytes", &StageMemory::constant}}) {
+  for (const auto& [name, field] : kMemoryParts) {
     table.numbers(name, "bytes", [f = field](const R& r) { return r.value->memory.*f; });
   }
 }
@@ -437,13 +438,7 @@ void read_stages(const Hdf5File& file, const std::string& where, Results& result
   table.integers("live_tokens", 0, INT64_MAX, [&](std::size_t i, auto v) {
     rows[i].times.peak_live_tokens = static_cast<std::uint64_t>(v);
   });
-  for (const auto& [name, field] : {std::pair{"optimizer_bytes", &StageMemory::optimizer},
-                                    {"parameter_bytes", &StageMemory::parameters},
-                                    {"gradient_bytes", &StageMemory::gradients},
-                                    {"activation_bytes", &StageMemory::activations},
-                                    {"logit_bytes", &StageMemory::logits},
-                                    {"buffer_bytes", &StageMemory::buffers},
-                                    {"constant_bytes", &StageMemory::constant}}) {
+  for (const auto& [name, field] : kMemoryParts) {
     table.column<double>(name, [&, f = field](std::size_t i, double v) { rows[i].memory.*f = v; });
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {

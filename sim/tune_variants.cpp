@@ -11,18 +11,30 @@ namespace hydraulis {
 namespace {
 
 struct Way {
-  const char* name;
+  std::string name;
   ScheduleChoice schedule;
   bool longest_first;  ///< instead of in the order that is searched
 };
 
-constexpr Way kWays[] = {
-    {"1F1B, longest micro-batch first", {}, true},
-    {"GPipe", {Schedule::gpipe}, false},
-    {"interleaved 1F1B, 2 runs of layers a stage", {Schedule::interleaved, 2}, false},
-    {"zero bubble, H1", {Schedule::zero_bubble_h1}, false},
-    {"zero bubble within memory", {Schedule::zero_bubble}, false},
-    {"unequal micro-batches", {Schedule::unequal}, false}};
+/// Those that are always tried, and what else may win.
+std::vector<Way> ways(const std::vector<ScheduleChoice>& may_win) {
+  std::vector<Way> result = {{"1F1B, longest micro-batch first", {}, true}};
+  std::vector<ScheduleChoice> schedules = {{Schedule::gpipe},
+                                           {Schedule::interleaved, 2},
+                                           {Schedule::zero_bubble_h1},
+                                           {Schedule::zero_bubble},
+                                           {Schedule::unequal}};
+  for (const ScheduleChoice& choice : may_win) {
+    if (choice != ScheduleChoice{} && std::ranges::find(schedules, choice) == schedules.end()) {
+      schedules.push_back(choice);
+    }
+  }
+  for (const ScheduleChoice& choice : schedules) {
+    result.push_back({to_string(choice), choice, false});
+  }
+  return result;
+}
+
 constexpr double kWorthASchedule = 1e-3;  ///< gain below which 1F1B stays
 
 /// Seconds of one iteration as planned and in each way; 0: does not fit the memory.
@@ -55,6 +67,7 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
   for (const Strategy& strategy : plan.set.strategies) set.push_back(table.add(strategy));
   table.settle(set, batches.size());
   const CostModel& model = table.ground().model;
+  const std::vector<Way> tried = ways(may_win);
   std::vector<Times> times(batches.size());
   for_each_index(batches.size(), threads, [&](std::size_t b) {
     const int chosen = chosen_strategy(table, set, b);
@@ -65,7 +78,7 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
     how.costing.no_communication = problem.no_communication;
     how.count_out_of_memory = true;  // under the published model too
     times[b].tokens = batches[b].tokens();
-    for (const Way& way : kWays) {
+    for (const Way& way : tried) {
       double seconds = 0;
       how.lowering = way.schedule;
       how.order_for_schedule = !way.longest_first;
@@ -73,6 +86,8 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
         const SimulatedIteration one = simulate_iteration(
             way.longest_first ? longest_first(planned, model) : planned, model, how);
         if (!one.result.out_of_memory) seconds = one.result.time_seconds;
+      } catch (const InfeasibleError&) {
+        seconds = 0;
       } catch (const InputError&) {
         seconds = 0;  // a stage with fewer layers than runs
       }
@@ -80,12 +95,12 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
     }
   });
   std::vector<TuneVariant> variants;
-  for (std::size_t w = 0; w < std::size(kWays); ++w) {
+  for (std::size_t w = 0; w < tried.size(); ++w) {
     TuneVariant variant;
-    variant.name = kWays[w].name;
-    variant.schedule = kWays[w].schedule;
+    variant.name = tried[w].name;
+    variant.schedule = tried[w].schedule;
     variant.may_win =
-        !kWays[w].longest_first && std::ranges::find(may_win, variant.schedule) != may_win.end();
+        !tried[w].longest_first && std::ranges::find(may_win, variant.schedule) != may_win.end();
     double seconds = 0;
     double planned = 0;
     double tokens = 0;

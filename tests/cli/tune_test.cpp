@@ -73,7 +73,8 @@ TEST_F(TuneCommand, ThePlanGivesTheReportedNumberInSimulateAndLoadsInAssign) {
 }
 
 TEST_F(TuneCommand, AScheduleThatGainsIsWrittenIntoThePlanAndFollowed) {
-  const Json tuned = command_.json(tune({"-o", "tuned.json", "--schedules", "gpipe,zb"}));
+  const Json tuned =
+      command_.json(tune({"-o", "tuned.json", "--schedules", "gpipe,zb,interleaved:4"}));
   const std::string schedule = tuned.at("winner").at("schedule").get<std::string>();
   double best = 1e-3;
   std::string expected = "1f1b";
@@ -84,6 +85,10 @@ TEST_F(TuneCommand, AScheduleThatGainsIsWrittenIntoThePlanAndFollowed) {
     expected = tried.at("schedule").get<std::string>();
   }
   EXPECT_EQ(schedule, expected);
+  EXPECT_EQ(tuned.at("schedule").at("name"), expected);
+  EXPECT_TRUE(std::ranges::any_of(tuned.at("tried"), [](const Json& tried) {
+    return tried.at("schedule") == "interleaved:4" && tried.at("may_win").get<bool>();
+  }));
   const Json simulated =
       command_.json({"simulate", "--plan", "tuned.json", "--trace", "lengths.txt", "--over-context",
                      "truncate", "--iterations", "4", "--seed", "1"});
