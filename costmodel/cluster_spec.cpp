@@ -44,19 +44,24 @@ double latency(JsonFields& fields) {
   return in_range(fields, field, fields.number_or(field, 0), 0) * kMicro;
 }
 
-LinkSpec parse_link(const Json& json, const std::string& where, const std::string& path) {
-  JsonFields fields(json, where, path);
-  const std::string bytes = "bandwidth_gigabytes_per_second";
-  const std::string bits = "bandwidth_gigabits_per_second";
-  const bool in_bytes = fields.has(bytes);
-  const bool in_bits = fields.has(bits);
+constexpr const char* kInBytes = "bandwidth_gigabytes_per_second";
+constexpr const char* kInBits = "bandwidth_gigabits_per_second";
+
+/// Bytes per second, given in exactly one of the two units.
+double bandwidth(JsonFields& fields, const std::string& where, const std::string& path) {
+  const bool in_bytes = fields.has(kInBytes);
+  const bool in_bits = fields.has(kInBits);
   if (in_bytes == in_bits) {
     throw InputError("{}: field '{}' has {}, expected exactly one of {} and {}", where, path,
-                     in_bytes ? "both bandwidths" : "no bandwidth", bytes, bits);
+                     in_bytes ? "both bandwidths" : "no bandwidth", kInBytes, kInBits);
   }
+  return in_bytes ? positive(fields, kInBytes) * kGiga : positive(fields, kInBits) * kGiga / 8;
+}
+
+LinkSpec parse_link(const Json& json, const std::string& where, const std::string& path) {
+  JsonFields fields(json, where, path);
   LinkSpec link;
-  link.bandwidth_bytes_per_second =
-      in_bytes ? positive(fields, bytes) * kGiga : positive(fields, bits) * kGiga / 8;
+  link.bandwidth_bytes_per_second = bandwidth(fields, where, path);
   link.latency_seconds = latency(fields);
   fields.finish();
   return link;
@@ -81,6 +86,26 @@ DeviceSpec parse_device(const Json& json, const std::string& where) {
   return device;
 }
 
+void parse_network_cards(const Json& json, const std::string& where, ClusterSpec& cluster) {
+  const std::string path = "network_cards";
+  JsonFields fields(json, where, path);
+  cluster.network_cards_per_node = static_cast<int>(
+      fields.integer_or("per_node", cluster.devices_per_node, 1, cluster.devices_per_node));
+  if (fields.has(kInBytes) || fields.has(kInBits)) {
+    cluster.network_card_bytes_per_second = bandwidth(fields, where, path);
+  }
+  cluster.rails = fields.boolean_or("rails", false);
+  fields.finish();
+}
+
+double parse_node_inside(const Json& json, const std::string& where) {
+  const std::string path = "node_inside";
+  JsonFields fields(json, where, path);
+  const double bytes_per_second = bandwidth(fields, where, path);
+  fields.finish();
+  return bytes_per_second;
+}
+
 std::vector<TopologyLevel> parse_levels(const Json& json, const std::string& where, int nodes) {
   if (!json.is_array()) throw InputError("{}: field 'levels' is not a list", where);
   std::vector<TopologyLevel> levels;
@@ -90,6 +115,10 @@ std::vector<TopologyLevel> parse_levels(const Json& json, const std::string& whe
     TopologyLevel level;
     level.name = fields.text("name");
     level.nodes = static_cast<int>(fields.integer("nodes", below, nodes));
+    if (level.nodes % below != 0 && level.nodes != nodes) {
+      throw InputError("{} is {}; expected a multiple of the {} of the level below",
+                       fields.name("nodes"), level.nodes, below);
+    }
     const std::string oversubscription = "oversubscription";
     level.oversubscription =
         in_range(fields, oversubscription, fields.number_or(oversubscription, 1), 1);
@@ -150,6 +179,12 @@ ClusterSpec parse_cluster(const Json& json, const std::string& where) {
   } else {
     cluster.inter_node = cluster.intra_node;
   }
+  if (fields.has("network_cards")) {
+    parse_network_cards(fields.at("network_cards"), where, cluster);
+  }
+  if (fields.has("node_inside")) {
+    cluster.node_inside_bytes_per_second = parse_node_inside(fields.at("node_inside"), where);
+  }
   if (fields.has("levels")) {
     cluster.levels = parse_levels(fields.at("levels"), where, cluster.nodes);
   }
@@ -194,6 +229,17 @@ Json cluster_json(const ClusterSpec& cluster) {
   }
   json["intra_node"] = link_json(cluster.intra_node);
   json["inter_node"] = link_json(cluster.inter_node);
+  if (cluster.network_cards_per_node > 0) {
+    Json& cards = json["network_cards"];
+    cards["per_node"] = cluster.network_cards_per_node;
+    if (cluster.network_card_bytes_per_second > 0) {
+      cards[kInBytes] = cluster.network_card_bytes_per_second / kGiga;
+    }
+    cards["rails"] = cluster.rails;
+  }
+  if (cluster.node_inside_bytes_per_second > 0) {
+    json["node_inside"][kInBytes] = cluster.node_inside_bytes_per_second / kGiga;
+  }
   json["levels"] = Json::array();
   for (const TopologyLevel& level : cluster.levels) {
     Json entry;

@@ -27,8 +27,8 @@ struct DeviceSpec {
 struct TopologyLevel {
   std::string name;             ///< "leaf", "spine"
   int nodes = 0;                ///< nodes below one switch of this level
-  double oversubscription = 1;  ///< ≥ 1
-  double latency_seconds = 0;
+  double oversubscription = 1;  ///< ≥ 1: what comes in below a switch by what goes out above
+  double latency_seconds = 0;   ///< of passing one such switch, on top of inter_node's
 };
 
 struct ClusterSpec {
@@ -42,13 +42,25 @@ struct ClusterSpec {
   /// max(1, cores / devices of a node) of them, communicate with the same ones, and share them when
   /// there are more devices than cores. 0: devices compute and communicate on their own.
   int cores_per_node = 0;
-  std::vector<TopologyLevel> levels;  ///< may be empty: a flat network
-  std::string origin;                 ///< "data sheet", "measured", …
-  std::vector<std::string> notes;     ///< where each figure comes from; for people
+  /// Network cards of a node, which its devices use in equal runs; 0: one a device.
+  int network_cards_per_node = 0;
+  double network_card_bytes_per_second = 0;  ///< of one, one direction; 0: as inter_node
+  bool rails = false;  ///< a switch of the first level joins one card of each of its nodes, not all
+  double node_inside_bytes_per_second = 0;  ///< of all its devices together; 0: no limit (a switch)
+  std::vector<TopologyLevel> levels;        ///< may be empty: a flat network
+  std::string origin;                       ///< "data sheet", "measured", …
+  std::vector<std::string> notes;           ///< where each figure comes from; for people
   /// What looks wrong in a file: a bandwidth that is probably in the other unit.
   std::vector<std::string> warnings;
 
   int devices() const { return nodes * devices_per_node; }
+  int cards_per_node() const {
+    return network_cards_per_node > 0 ? network_cards_per_node : devices_per_node;
+  }
+  double card_bandwidth() const {
+    return network_card_bytes_per_second > 0 ? network_card_bytes_per_second
+                                             : inter_node.bandwidth_bytes_per_second;
+  }
 };
 
 /// A preset ("a800-64", "h100-1024", …: a device and any multiple of 8 devices from 8 to 1024, or
@@ -59,12 +71,16 @@ struct ClusterSpec {
 ///               "memory_bandwidth_gigabytes_per_second": 2039, "reserved_gib": 10.9},
 ///    "intra_node": {"bandwidth_gigabytes_per_second": 200, "latency_microseconds": 3.4},
 ///    "inter_node": {"bandwidth_gigabits_per_second": 200, "latency_microseconds": 14},
+///    "network_cards": {"per_node": 8, "bandwidth_gigabits_per_second": 200, "rails": true},
+///    "node_inside": {"bandwidth_gigabytes_per_second": 64},
 ///    "levels": [{"name": "leaf", "nodes": 4, "oversubscription": 2, "latency_microseconds": 1}]}
 ///
 /// A link gives its bandwidth, per device and in one direction, in exactly one of the two units;
 /// `reserved_gib` is that of the A800 when left out; `inter_node` may be left out for one node,
 /// `cores_per_node` (of machines whose devices are processes), `levels`, `name`, `origin` and
-/// `notes` always.
+/// `notes` always. `network_cards` and
+/// `node_inside` (what the inside of a node carries in all, where that is less than its devices'
+/// links) may be left out too, and each field of network_cards.
 ClusterSpec load_cluster(const std::string& preset_or_path);
 
 /// The same from parsed JSON; `where` names the file in errors. Throws InputError.

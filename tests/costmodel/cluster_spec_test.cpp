@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "costmodel/node_groups.h"
 #include "tests/costmodel/expect_error.h"
 
 namespace hydraulis {
@@ -37,16 +38,82 @@ TEST(ClusterSpec, Presets) {
   expect_error<InputError>([] { load_cluster("b300-8"); }, {"b300-8", "a800-N"});
 }
 
+Json unlike() {
+  Json json = example();
+  const Json device = json.at("device");
+  json.erase("device");
+  json.erase("nodes");
+  Json fast = device;
+  fast["name"] = "h100";
+  fast["peak_bf16_teraflops"] = 2 * device.at("peak_bf16_teraflops").get<double>();
+  json["groups"] = {{{"nodes", 3}, {"device", device}},
+                    {{"nodes", 1}, {"device", fast}},
+                    {{"nodes", 2}, {"device", device}, {"relative_speed", 0.5}}};
+  return json;
+}
+
+TEST(ClusterSpec, GroupsOfUnlikeDevices) {
+  const ClusterSpec cluster = parse_cluster(unlike(), "c.json");
+  EXPECT_EQ(cluster.nodes, 6);
+  EXPECT_EQ(cluster.devices(), 48);
+  EXPECT_EQ(cluster.device.name, "a800");
+  ASSERT_EQ(group_count(cluster), 3);
+  EXPECT_EQ(node_group(cluster, 1).device.name, "h100");
+  EXPECT_DOUBLE_EQ(node_group(cluster, 1).relative_speed, 2);
+  EXPECT_DOUBLE_EQ(node_group(cluster, 2).relative_speed, 0.5);
+  EXPECT_EQ(first_node(cluster, 2), 4);
+  EXPECT_EQ(group_devices(cluster, 2), 16);
+  const double peak = cluster.device.peak_flops;
+  EXPECT_DOUBLE_EQ(mean_peak_flops(cluster), (5 * peak + 2 * peak) / 6);
+  EXPECT_EQ(cluster_json(parse_cluster(cluster_json(cluster), "c.json")), cluster_json(cluster));
+  expect_error<InputError>([&] { node_group(cluster, 3); }, {"3 groups"});
+  // All alike is one group.
+  const ClusterSpec plain = load_cluster("a800-64");
+  EXPECT_EQ(group_count(plain), 1);
+  EXPECT_EQ(group_devices(plain, 0), 64);
+  EXPECT_EQ(mean_peak_flops(plain), plain.device.peak_flops);
+}
+
+TEST(ClusterSpec, BadGroupsAreRefused) {
+  const auto with = [](const Json& groups) {
+    Json json = unlike();
+    json["groups"] = groups;
+    return json;
+  };
+  const Json good = unlike().at("groups")[0];
+  const auto changed = [&](const char* field, const Json& value) {
+    Json group = good;
+    group[field] = value;
+    return with(Json::array({group}));
+  };
+  for (const Json& json :
+       {with(Json::array()), with(4), changed("nodes", 0), changed("nodes", 1 << 17),
+        changed("relative_speed", 0), changed("relative_speed", -1), changed("speed", 1),
+        changed("device", "a800")}) {
+    expect_error<InputError>([&] { parse_cluster(json, "c.json"); }, {"c.json", "groups"});
+  }
+  Json both = unlike();
+  both["nodes"] = 4;
+  expect_error<InputError>([&] { parse_cluster(both, "c.json"); }, {"c.json", "nodes"});
+}
+
 TEST(ClusterSpec, JsonRoundTrip) {
   Json json = example();
   json["levels"] = {
       {{"name", "leaf"}, {"nodes", 4}, {"oversubscription", 2.0}, {"latency_microseconds", 1.0}}};
   EXPECT_EQ(parse_cluster(json, "c.json").cores_per_node, 0);
   json["cores_per_node"] = 48;
+  json["network_cards"] = {
+      {"per_node", 4}, {"bandwidth_gigabytes_per_second", 50.0}, {"rails", true}};
+  json["node_inside"] = {{"bandwidth_gigabytes_per_second", 64.0}};
   const ClusterSpec cluster = parse_cluster(json, "c.json");
   EXPECT_EQ(cluster.cores_per_node, 48);
   ASSERT_EQ(cluster.levels.size(), 1u);
   EXPECT_DOUBLE_EQ(cluster.levels[0].oversubscription, 2);
+  EXPECT_EQ(cluster.cards_per_node(), 4);
+  EXPECT_DOUBLE_EQ(cluster.card_bandwidth(), 50e9);
+  EXPECT_TRUE(cluster.rails);
+  EXPECT_DOUBLE_EQ(cluster.node_inside_bytes_per_second, 64e9);
   // Whatever the order of the fields.
   EXPECT_EQ(nlohmann::json(cluster_json(cluster)), nlohmann::json(json));
 }
@@ -101,6 +168,20 @@ TEST(ClusterSpec, BadFields) {
         j["levels"] = {{{"name", "l"}, {"nodes", 4}, {"oversubscription", 0.5}}};
       },
       {"levels[0].oversubscription"});
+  refused(
+      [](Json& j) {
+        j["levels"] = {{{"name", "leaf"}, {"nodes", 2}}, {{"name", "spine"}, {"nodes", 5}}};
+      },
+      {"levels[1].nodes", "multiple of the 2"});
+  refused([](Json& j) { j["network_cards"] = {{"per_node", 9}}; }, {"network_cards.per_node"});
+  refused([](Json& j) { j["network_cards"] = {{"rails", 1}}; }, {"network_cards.rails"});
+  refused([](Json& j) { j["network_cards"] = {{"cards", 1}}; }, {"network_cards.cards"});
+  refused(
+      [](Json& j) {
+        j["network_cards"] = {{"bandwidth_gigabits_per_second", 0}};
+      },
+      {"network_cards.bandwidth_gigabits_per_second"});
+  refused([](Json& j) { j["node_inside"] = Json::object(); }, {"node_inside", "exactly one"});
   refused([](Json& j) { j = 3; }, {"c.json"});
 }
 
