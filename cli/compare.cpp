@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/progress.h"
@@ -24,9 +26,8 @@ struct Options {
   std::uint64_t keep_iteration = 0;
 };
 
-/// A policy's run as a results file keeps it.
-ResultRun result_run(const std::string& policy, SimulatedRun&& run, const PlanResult& plan,
-                     const Options& options, const IterationOptions& how) {
+/// The part of a results file's run that does not depend on what came of it.
+ResultRun asked_for(const std::string& policy, const PlanResult& plan, const Options& options) {
   ResultRun result;
   result.settings = {{"plan", options.plan},
                      {"trace", options.common.trace},
@@ -35,11 +36,17 @@ ResultRun result_run(const std::string& policy, SimulatedRun&& run, const PlanRe
                      {"iterations", options.common.iterations},
                      {"seed", options.common.seed}};
   result.policy = policy;
-  result.remark = run.remark;
   result.model = plan.plan.model;
   result.profile = fmt::format("{} ({})", plan.model.profile.name, plan.model.profile.origin);
   result.analytic = plan.model.profile.analytic;
   result.devices = plan.model.cluster.devices();
+  return result;
+}
+
+/// A policy's run as a results file keeps it.
+ResultRun result_run(ResultRun result, SimulatedRun&& run, const Options& options,
+                     const IterationOptions& how) {
+  result.remark = run.remark;
   result.summary = run.result.summary;
   result.iterations = std::move(run.result.iterations);
   for (const Strategy& strategy : run.strategies) result.strategies.push_back(to_string(strategy));
@@ -48,6 +55,30 @@ ResultRun result_run(const std::string& policy, SimulatedRun&& run, const PlanRe
                                  static_cast<int>(options.keep_iteration));
   }
   return result;
+}
+
+/// "infeasible: memory: …" as it stands in a row that says so already.
+std::string reason_of(const InfeasibleError& error) {
+  const std::string message = error.what();
+  const std::string_view prefix = "infeasible: ";
+  return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+}
+
+/// Refuses misspelt names before anything is simulated.
+void check_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) policy_info(name);
+}
+
+/// Exit code 3 with the reasons when no policy has a result.
+void refuse_when_nothing_fits(const std::vector<PolicyRun>& runs) {
+  if (std::ranges::any_of(runs, [](const PolicyRun& run) { return run.infeasible.empty(); }))
+    return;
+  if (runs.size() == 1) throw InfeasibleError("infeasible: {}", runs.front().infeasible);
+  std::string reasons;
+  for (const PolicyRun& run : runs) {
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", run.name, run.infeasible);
+  }
+  throw InfeasibleError("infeasible: none of the {} policies fits: {}", runs.size(), reasons);
 }
 
 void run(Options& options, const CLI::App& command) {
@@ -62,6 +93,7 @@ void run(Options& options, const CLI::App& command) {
   if (common.policies.empty()) {
     for (const PolicyInfo& policy : policies()) common.policies.emplace_back(policy.name);
   }
+  check_names(common.policies);
   PolicyRunOptions how;
   how.keep_iterations = !options.results.empty();
   if (how.keep_iterations) {
@@ -79,12 +111,21 @@ void run(Options& options, const CLI::App& command) {
   for (const std::string& name : common.policies) {
     Progress progress("simulating " + name, common.iterations, "iterations");
     how.iteration.on_progress = [&progress](std::size_t done) { progress.update(done); };
-    SimulatedRun run = run_policy(name, setup, batches, how);
-    runs.push_back({name, run.result.summary, run.remark, run.strategies});
-    if (!options.results.empty()) {
-      results.runs.push_back(result_run(name, std::move(run), plan, options, how.iteration));
+    ResultRun result = asked_for(name, plan, options);
+    try {
+      SimulatedRun run = run_policy(name, setup, batches, how);
+      runs.push_back({name, run.result.summary, run.remark, run.strategies});
+      if (!options.results.empty()) {
+        result = result_run(std::move(result), std::move(run), options, how.iteration);
+      }
+    } catch (const InfeasibleError& error) {
+      runs.push_back({name, {}, {}, {}, reason_of(error)});
+      result.outcome = RunOutcome::infeasible;
+      result.message = error.what();
     }
+    if (!options.results.empty()) results.runs.push_back(std::move(result));
   }
+  refuse_when_nothing_fits(runs);
   if (!options.results.empty()) {
     results.name = fmt::format("{} on {}, {}", plan.plan.model, plan.plan.cluster, common.trace);
     write_results(results, options.results);

@@ -47,6 +47,17 @@ void add_ring(SchemeCoefficients& row, const CostModel& model) {
   }
 }
 
+/// Norm outputs and gated products made again in the backward: 2 norms that read and write h bf16
+/// numbers a token, a product that reads 2 f and writes f, split over tensor and context ranks.
+void add_selective(SchemeCoefficients& row, const CostModel& model) {
+  constexpr double kBf16 = 2;
+  const double numbers = 4.0 * model.model.hidden + 3.0 * model.model.ffn_hidden;
+  const double layer = kBf16 * numbers / (row.scheme.tp * row.scheme.cp) /
+                       model.cluster.device.memory_bandwidth_bytes_per_second;
+  row.b += layer * model.model.layers / row.scheme.pp;
+  if (row.parts) row.parts->layer.backward.b += layer;
+}
+
 bool knows(const Profile& profile, const Scheme& scheme) {
   return std::any_of(profile.schemes.begin(), profile.schemes.end(),
                      [&](const SchemeCoefficients& row) { return row.scheme == scheme; });
@@ -95,11 +106,39 @@ void add_ring_schemes(CostModel& model, std::span<const int> degrees) {
   }
 }
 
+void add_recompute_schemes(CostModel& model) {
+  Profile& profile = model.profile;
+  const std::size_t known = profile.schemes.size();
+  bool added = false;
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+    for (std::size_t i = 0; i < known; ++i) {
+      Scheme scheme = profile.schemes[i].scheme;
+      if (scheme.recompute != Recompute::none) continue;
+      scheme.recompute = recompute;
+      if (knows(profile, scheme)) continue;
+      SchemeCoefficients row = profile.schemes[i];
+      if (recompute == Recompute::full) {
+        row = scaled(row, kAgain, kAgain);
+      } else {
+        add_selective(row, model);
+      }
+      row.scheme = scheme;
+      profile.schemes.push_back(std::move(row));
+      added = true;
+    }
+  }
+  if (added) {
+    profile.limits.push_back(
+        "recomputation derived: full runs the forward once more (a third of the time), selective "
+        "the norms and the gated product at the data sheet's memory bandwidth");
+  }
+}
+
 CostModel sharded_model(const CostModel& model, std::span<const int> degrees,
                         ContextExchange exchange) {
   const auto one = one_device(model.profile);
   if (!one) {
-    throw InputError(
+    throw InfeasibleError(
         "profile '{}': has no times without tensor and context parallelism, which sharded "
         "parameters are derived from",
         model.profile.name);

@@ -53,8 +53,11 @@ struct PolicyInfo {
 /// Every policy, in the order of their help.
 std::span<const PolicyInfo> policies();
 
-/// Throws InputError for an unknown name (listing the known ones) and InfeasibleError when the
-/// policy has no layout for the context.
+/// The policy of that name. Throws InputError for an unknown one, listing those that are known.
+const PolicyInfo& policy_info(const std::string& name);
+
+/// Throws what policy_info() throws, and InfeasibleError when the policy has no layout for the
+/// context.
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup);
 
 /// The sequences of a batch that have tokens; those of length 0 train nothing.

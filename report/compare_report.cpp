@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "report/losses_report.h"
+#include "sim/results.h"
 
 namespace hydraulis {
 namespace {
@@ -23,12 +24,15 @@ double ratio(double numerator, double denominator) {
 /// How much of each result hangs on the network that is assumed.
 std::string network_share(const std::vector<PolicyRun>& runs) {
   std::string text = "of the mean, exposed communication (depends on the network assumed):";
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const RunSummary& summary = runs[i].summary;
+  const char* separator = "";
+  for (const PolicyRun& run : runs) {
+    if (!run.infeasible.empty()) continue;
+    const RunSummary& summary = run.summary;
     text += fmt::format(
-        "{} {} {} %", i == 0 ? "" : ",", runs[i].name,
+        "{} {} {} %", separator, run.name,
         grouped_number(100 * ratio(summary.exposed_communication_seconds, summary.mean_seconds),
                        1));
+    separator = ",";
   }
   return text;
 }
@@ -47,6 +51,9 @@ std::string loss_note(const PolicyRun& run) {
 }  // namespace
 
 Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& context) {
+  const auto feasible = [](const PolicyRun& run) { return run.infeasible.empty(); };
+  const auto reference = std::ranges::find_if(runs, feasible);
+  const bool all_feasible = std::ranges::all_of(runs, feasible);
   Table table;
   table.columns = {{"name", "policy", 0, Align::left},
                    {"mean_ms", "mean ms", 1},
@@ -59,26 +66,51 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
                    {"device_hours_per_trillion_tokens", "device-h/T tokens", 0}};
   for (const auto& run : runs) {
     const RunSummary& summary = run.summary;
-    const double days = ratio(kTrillion, summary.tokens_per_second) / kSecondsPerDay;
-    table.rows.push_back({run.name, summary.mean_seconds * kMilliseconds,
-                          summary.p95_seconds * kMilliseconds, summary.tokens_per_second,
-                          summary.mfu, summary.bubble_share,
-                          ratio(runs.front().summary.mean_seconds, summary.mean_seconds), days,
-                          days * kHoursPerDay * context.devices});
+    std::vector<Cell> row{run.name};
+    if (feasible(run)) {
+      const double days = ratio(kTrillion, summary.tokens_per_second) / kSecondsPerDay;
+      row.insert(row.end(),
+                 {summary.mean_seconds * kMilliseconds, summary.p95_seconds * kMilliseconds,
+                  summary.tokens_per_second, summary.mfu, summary.bubble_share,
+                  ratio(reference->summary.mean_seconds, summary.mean_seconds), days,
+                  days * kHoursPerDay * context.devices});
+    }
+    row.resize(table.columns.size());
+    table.rows.push_back(std::move(row));
     if (!run.remark.empty()) table.notes.push_back(fmt::format("{}: {}", run.name, run.remark));
+    if (!feasible(run)) {
+      table.notes.push_back(fmt::format("{} is infeasible: {}", run.name, run.infeasible));
+    }
+  }
+  if (!all_feasible) {
+    table.columns.push_back({"outcome", "outcome", 0, Align::left});
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const RunOutcome outcome = feasible(runs[i]) ? RunOutcome::done : RunOutcome::infeasible;
+      table.rows[i].emplace_back(std::string(to_string(outcome)));
+    }
+    if (reference != runs.end() && reference != runs.begin()) {
+      table.notes.push_back(fmt::format(
+          "speedups are against {}, the first policy that is feasible", reference->name));
+    }
   }
   for (const auto& run : runs) {
     const std::string unused = unused_devices_note(run.strategies, context.devices);
     if (!unused.empty()) table.notes.push_back(fmt::format("{}: {}", run.name, unused));
   }
-  for (const auto& run : runs) table.notes.push_back(loss_note(run));
-  table.notes.push_back(network_share(runs));
+  for (const auto& run : runs) {
+    if (feasible(run)) table.notes.push_back(loss_note(run));
+  }
+  if (reference != runs.end()) table.notes.push_back(network_share(runs));
   for (const std::string& note : context.notes.shown()) table.notes.push_back(note);
 
   Json json = Json::object();
   json["policies"] = to_json(table);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     Json& policy = json["policies"][i];
+    if (!feasible(runs[i])) {
+      policy["infeasible"] = runs[i].infeasible;
+      continue;
+    }
     const std::vector<int> unused = unused_devices(runs[i].strategies, context.devices);
     policy["exposed_communication_ms"] =
         runs[i].summary.exposed_communication_seconds * kMilliseconds;
@@ -90,6 +122,7 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
     policy["remark"] = runs[i].remark;
     if (!context.reproducible) policy["wall_seconds"] = runs[i].summary.wall_seconds;
   }
+  if (reference != runs.end()) json["speedup_against"] = reference->name;
   json["devices"] = context.devices;
   json["notes"] = context.notes.all();
   return {std::move(json), {std::move(table)}};

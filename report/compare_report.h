@@ -17,6 +17,7 @@ struct PolicyRun {
   /// Beside the result: the layout found, data delayed or reordered, what the preset lacks.
   std::string remark;
   std::vector<Strategy> strategies = {};  ///< that it chooses from
+  std::string infeasible = {};            ///< why there is no result: what does not fit, what would
 };
 
 struct CompareContext {
@@ -31,11 +32,12 @@ struct CompareContext {
 /// p99_ms, device_hours_per_billion_tokens, kilowatt_hours_per_billion_tokens,
 /// cost_per_billion_tokens (null where not known), losses{work, padding, optimizer,
 /// exposed_communication, bubble, straggler, unused}, unused_devices (the most that one of its
-/// strategies leaves), remark, wall_seconds}], devices, notes[...]}, one CSV row and one text row a
-/// policy. `speedup` is the first policy's mean time over this one's, so the first has 1;
-/// `bubble_share` is all idle device time, waiting for other pipelines included. Speedups compare
-/// equal batches: where policies train different tokens (one that delays data), the ratio of
-/// tokens_per_second says more.
+/// strategies leaves), remark, wall_seconds}], speedup_against, devices, notes[...]}, one CSV row
+/// and one text row a policy. `speedup` is the mean time of `speedup_against`, the first policy
+/// that is feasible, over this one's; `bubble_share` is all idle device time, waiting for other
+/// pipelines included. Speedups compare equal batches: where policies train different tokens (one
+/// that delays data), the ratio of tokens_per_second says more. A policy that is infeasible has no
+/// numbers, its reason under `infeasible` and a note; then the table has a column `outcome`.
 Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& context);
 
 }  // namespace hydraulis

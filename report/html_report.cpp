@@ -263,7 +263,12 @@ Results results_from_json(const Json& json, const std::string& where) {
   };
   if (!json.is_object()) throw InputError("{}: expected an object", where);
   if (const Json* policies = objects(json, "policies")) {
-    for (const Json& policy : *policies) add(policy).policy = text_or_empty(policy, "name");
+    for (const Json& policy : *policies) {
+      ResultRun& run = add(policy);
+      run.policy = text_or_empty(policy, "name");
+      run.message = text_or_empty(policy, "infeasible");
+      if (!run.message.empty()) run.outcome = RunOutcome::infeasible;
+    }
   } else if (objects(json, "iterations") != nullptr) {
     ResultRun& run = add(json);
     run.policy = "simulated";

@@ -223,8 +223,7 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   request.tokens_per_batch = tokens;
   request.max_tokens = static_cast<std::int64_t>(whole("max_tokens", 0, 0, kMostTokens));
   system.policy = fields.text_or("policy", "hydraulis");
-  const auto known = [&](const PolicyInfo& info) { return system.policy == info.name; };
-  if (std::ranges::none_of(policies(), known)) make_policy(system.policy, {});  // says which exist
+  policy_info(system.policy);  // says which exist
   system.sampling.tokens_per_batch = tokens;
   system.sampling.sequences_per_batch = sequences;
   system.sampling.context = request.context;

@@ -36,13 +36,17 @@ constexpr std::array kPolicies = {
 
 std::span<const PolicyInfo> policies() { return kPolicies; }
 
-std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
+const PolicyInfo& policy_info(const std::string& name) {
   std::vector<std::string> names;
   for (const PolicyInfo& policy : kPolicies) {
-    if (name == policy.name) return policy.make(setup);
+    if (name == policy.name) return policy;
     names.emplace_back(policy.name);
   }
   throw InputError("policy '{}' is not known; known are: {}", name, fmt::join(names, ", "));
+}
+
+std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
+  return policy_info(name).make(setup);
 }
 
 std::vector<Sequence> sequences_of(const Batch& batch) {

@@ -254,8 +254,8 @@
 
   function summary() {
     const node = section("summary", "Summary", data.axes.length
-      ? `${runs.length} points, ${done.length} of them simulated; the speed-up is against the first.`
-      : "Every system on the same batches; the speed-up is against the first.");
+      ? `${runs.length} points, ${done.length} of them simulated; the speed-up is against the first of them.`
+      : `Every system on the same batches; the speed-up is against the first${done.length < runs.length ? " that is feasible" : ""}.`);
     const first = done[0];
     const columns = [
       ...data.axes.map((name) => ({ name, text: true, decimals: 0 })),

@@ -1,10 +1,12 @@
 // `simulate` and `compare`.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "sim/results.h"
 #include "tests/cli/command.h"
 
 namespace hydraulis {
@@ -143,6 +145,48 @@ TEST_F(RunCommand, TheTimelineIsValidJsonWithEventsAndTrackNames) {
 
 // Batches and plans of a run are not held: some kilobytes an iteration, which 8,000 more would
 // show.
+TEST_F(RunCommand, ComparisonsGoOnWithoutAPolicyThatDoesNotFit) {
+  // 56 devices are no multiple of the 16 that alone hold the context in one layout.
+  command_.folder().write("seven.json", R"({"nodes": 7, "devices_per_node": 8,
+    "device": {"name": "a800", "memory_gib": 80, "peak_bf16_teraflops": 312,
+               "memory_bandwidth_gigabytes_per_second": 2039},
+    "intra_node": {"bandwidth_gigabytes_per_second": 200, "latency_microseconds": 3.4},
+    "inter_node": {"bandwidth_gigabits_per_second": 200, "latency_microseconds": 14}})");
+  Arguments arguments = hand_plan("seven_plan.json");
+  arguments[4] = "seven.json";
+  arguments[10] = "3x(1,16,1)+(1,8,1)";
+  arguments[12] = "7,8,1";
+  arguments.insert(arguments.end(), {"--profile", "a800-llama-32b"});
+  const Outcome made = command_.run(arguments);
+  ASSERT_EQ(made.code, 0) << made.err;
+  const auto compare_of = [&](const std::string& policies, const Arguments& more = {}) {
+    Arguments compared = {"compare",      "--plan", "seven_plan.json", "--trace", "lengths.txt",
+                          "--iterations", "2",      "--policies",      policies};
+    compared.insert(compared.end(), more.begin(), more.end());
+    return compared;
+  };
+  const Json json = command_.json(
+      compare_of("static-pack,hydraulis,hydraulis-static", {"--results", "results.h5"}));
+  const Json& policies = json.at("policies");
+  ASSERT_EQ(policies.size(), 3u);
+  EXPECT_THAT(policies[0].at("infeasible"), ::testing::HasSubstr("lower the context to"));
+  EXPECT_TRUE(policies[0].at("mean_ms").is_null());
+  EXPECT_GT(policies[1].at("mean_ms").get<double>(), 0);
+  EXPECT_EQ(policies[1].at("speedup").get<double>(), 1.0);
+  EXPECT_TRUE(policies[2].contains("infeasible"));
+  EXPECT_EQ(json.at("speedup_against"), "hydraulis");
+  const Results results = read_results(command_.folder() / "results.h5");
+  ASSERT_EQ(results.runs.size(), 3u);
+  EXPECT_EQ(results.runs[0].outcome, RunOutcome::infeasible);
+  EXPECT_EQ(results.runs[0].policy, "static-pack");
+  EXPECT_THAT(results.runs[0].message, ::testing::HasSubstr("lower the context to"));
+  EXPECT_EQ(results.runs[1].outcome, RunOutcome::done);
+  expect_refused(command_.run(compare_of("static-pack")), 3, "infeasible: memory per micro-batch");
+  expect_refused(command_.run(compare_of("static-pack,hydraulis-static")), 3,
+                 "none of the 2 policies fits: static-pack: memory");
+  expect_refused(command_.run(compare_of("static-pack,hydraulic")), 2, "'hydraulic' is not known");
+}
+
 TEST_F(RunCommand, MemoryDoesNotGrowWithTheBatchesOfARun) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer keeps what was freed";

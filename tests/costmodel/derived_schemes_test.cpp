@@ -100,7 +100,7 @@ TEST(ShardedModel, NeedsATimeWithoutTensorParallelism) {
   CostModel model = a800_32b();
   std::erase_if(model.profile.schemes,
                 [](const SchemeCoefficients& row) { return row.scheme.tp == 1; });
-  EXPECT_THROW(sharded_model(model, std::array{1}, ContextExchange::ring), InputError);
+  EXPECT_THROW(sharded_model(model, std::array{1}, ContextExchange::ring), InfeasibleError);
 }
 
 }  // namespace

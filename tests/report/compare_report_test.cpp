@@ -79,6 +79,46 @@ TEST(CompareReport, UnusedDevicesStandBesideTheResult) {
             std::string::npos);
 }
 
+PolicyRun infeasible(const std::string& name, const std::string& reason) {
+  PolicyRun run;
+  run.name = name;
+  run.infeasible = reason;
+  return run;
+}
+
+TEST(CompareReport, AnInfeasiblePolicyHasARowAndItsReason) {
+  const Report report =
+      compare_report({policy("static-pack", 4, 1000), infeasible("hotspa", "memory: 8K too few"),
+                      policy("hydraulis", 2, 2000)},
+                     {8, {}, true});
+  const Json& policies = report.json.at("policies");
+  ASSERT_EQ(policies.size(), 3u);
+  EXPECT_EQ(policies[1].at("name"), "hotspa");
+  EXPECT_EQ(policies[1].at("infeasible"), "memory: 8K too few");
+  EXPECT_TRUE(policies[1].at("mean_ms").is_null());
+  EXPECT_FALSE(policies[0].contains("infeasible"));
+  EXPECT_EQ(policies[2].at("speedup"), 2.0);
+  EXPECT_EQ(report.json.at("speedup_against"), "static-pack");
+  const std::string text = to_text(report);
+  EXPECT_NE(text.find("hotspa is infeasible: memory: 8K too few\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("speedups are against"), std::string::npos) << text;
+  EXPECT_EQ(text.find("hotspa: of the device time"), std::string::npos) << text;
+  EXPECT_EQ(text.find("hotspa nan"), std::string::npos) << text;
+}
+
+TEST(CompareReport, SpeedupsAreAgainstTheFirstFeasiblePolicyAndSaySo) {
+  const Report report = compare_report({infeasible("static-pack", "memory"),
+                                        policy("hotspa", 3, 1000), policy("hydraulis", 2, 1500)},
+                                       {8, {}, true});
+  const Json& policies = report.json.at("policies");
+  EXPECT_TRUE(policies[0].at("speedup").is_null());
+  EXPECT_EQ(policies[1].at("speedup"), 1.0);
+  EXPECT_EQ(policies[2].at("speedup"), 1.5);
+  EXPECT_EQ(report.json.at("speedup_against"), "hotspa");
+  EXPECT_NE(to_text(report).find("speedups are against hotspa, the first policy that is feasible"),
+            std::string::npos);
+}
+
 TEST(CompareReport, ARunThatTrainedNothingHasNoRates) {
   const Report report = compare_report({policy("idle", 0, 0)}, {8, {}, true});
   const Json& row = report.json.at("policies")[0];

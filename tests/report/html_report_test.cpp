@@ -102,12 +102,16 @@ TEST(HtmlReport, PrintedResultsCanBeDrawnToo) {
   ASSERT_EQ(one.runs.size(), 1u);
   EXPECT_EQ(one.runs[0].iterations[0].strategy, 1);
   EXPECT_DOUBLE_EQ(one.runs[0].iterations[0].time_seconds, 0.005);
-  const Json compared = {{"policies", {{{"name", "x"}, {"mean_ms", 2.0}}, {{"name", "y"}}}},
-                         {"devices", 8}};
+  const Json compared = {
+      {"policies", {{{"name", "x"}, {"mean_ms", 2.0}}, {{"name", "y"}, {"infeasible", "memory"}}}},
+      {"devices", 8}};
   const Results two = results_from_json(compared, "c.json");
   ASSERT_EQ(two.runs.size(), 2u);
   EXPECT_EQ(two.runs[0].policy, "x");
+  EXPECT_EQ(two.runs[0].outcome, RunOutcome::done);
   EXPECT_EQ(two.runs[1].devices, 8);
+  EXPECT_EQ(two.runs[1].outcome, RunOutcome::infeasible);
+  EXPECT_EQ(two.runs[1].message, "memory");
   EXPECT_THROW(results_from_json({{"a", 1}}, "o.json"), InputError);
   EXPECT_THROW(results_from_json({{"iterations", {{{"strategy", 3}}}}}, "o.json"), InputError);
 }
