@@ -67,8 +67,8 @@ LinkSpec parse_link(const Json& json, const std::string& where, const std::strin
   return link;
 }
 
-DeviceSpec parse_device(const Json& json, const std::string& where) {
-  JsonFields fields(json, where, "device");
+DeviceSpec parse_device(const Json& json, const std::string& where, const std::string& path) {
+  JsonFields fields(json, where, path);
   DeviceSpec device;
   device.name = fields.text("name");
   device.memory_bytes = positive(fields, "memory_gib") * kGiB;
@@ -104,6 +104,44 @@ double parse_node_inside(const Json& json, const std::string& where) {
   const double bytes_per_second = bandwidth(fields, where, path);
   fields.finish();
   return bytes_per_second;
+}
+
+std::vector<NodeGroup> parse_groups(const Json& json, const std::string& where) {
+  if (!json.is_array() || json.empty()) {
+    throw InputError("{}: field 'groups' is not a list of at least one group of nodes", where);
+  }
+  std::vector<NodeGroup> groups;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::string path = fmt::format("groups[{}]", i);
+    JsonFields fields(json[i], where, path);
+    NodeGroup group;
+    group.nodes = static_cast<int>(fields.integer("nodes", 1, kMostNodes));
+    group.device = parse_device(fields.at("device"), where, path + ".device");
+    const double peak = groups.empty() ? group.device.peak_flops : groups[0].device.peak_flops;
+    group.relative_speed = group.device.peak_flops / peak;
+    if (fields.has("relative_speed")) group.relative_speed = positive(fields, "relative_speed");
+    fields.finish();
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+/// Nodes and device of a cluster, of one kind or in groups.
+void parse_nodes(JsonFields& fields, const std::string& where, ClusterSpec& cluster) {
+  if (!fields.has("groups")) {
+    cluster.nodes = static_cast<int>(fields.integer("nodes", 1, kMostNodes));
+    cluster.device = parse_device(fields.at("device"), where, "device");
+    return;
+  }
+  cluster.groups = parse_groups(fields.at("groups"), where);
+  std::int64_t nodes = 0;
+  for (const NodeGroup& group : cluster.groups) nodes += group.nodes;
+  if (nodes > kMostNodes) {
+    throw InputError("{}: field 'groups' has {} nodes in all, expected at most {}", where, nodes,
+                     kMostNodes);
+  }
+  cluster.nodes = static_cast<int>(nodes);
+  cluster.device = cluster.groups.front().device;
 }
 
 std::vector<TopologyLevel> parse_levels(const Json& json, const std::string& where, int nodes) {
@@ -148,6 +186,16 @@ void note_suspicious(ClusterSpec& cluster) {
   }
 }
 
+Json device_json(const DeviceSpec& device) {
+  Json json;
+  json["name"] = device.name;
+  json["memory_gib"] = device.memory_bytes / kGiB;
+  json["peak_bf16_teraflops"] = device.peak_flops / kTera;
+  json["memory_bandwidth_gigabytes_per_second"] = device.memory_bandwidth_bytes_per_second / kGiga;
+  if (device.reserved_bytes >= 0) json["reserved_gib"] = device.reserved_bytes / kGiB;
+  return json;
+}
+
 Json link_json(const LinkSpec& link) {
   Json json;
   json["bandwidth_gigabytes_per_second"] = link.bandwidth_bytes_per_second / kGiga;
@@ -162,7 +210,7 @@ ClusterSpec parse_cluster(const Json& json, const std::string& where) {
   ClusterSpec cluster;
   cluster.name = fields.text_or("name", where);
   cluster.origin = fields.text_or("origin", "file");
-  cluster.nodes = static_cast<int>(fields.integer("nodes", 1, kMostNodes));
+  parse_nodes(fields, where, cluster);
   cluster.devices_per_node =
       static_cast<int>(fields.integer("devices_per_node", 1, kMostDevicesPerNode));
   if (std::int64_t{cluster.nodes} * cluster.devices_per_node > kMostDevices) {
@@ -172,7 +220,6 @@ ClusterSpec parse_cluster(const Json& json, const std::string& where) {
   if (fields.has("cores_per_node")) {
     cluster.cores_per_node = static_cast<int>(fields.integer("cores_per_node", 1, kMostCores));
   }
-  cluster.device = parse_device(fields.at("device"), where);
   cluster.intra_node = parse_link(fields.at("intra_node"), where, "intra_node");
   if (cluster.nodes > 1 || fields.has("inter_node")) {
     cluster.inter_node = parse_link(fields.at("inter_node"), where, "inter_node");
@@ -215,18 +262,15 @@ Json cluster_json(const ClusterSpec& cluster) {
   Json json;
   json["name"] = cluster.name;
   json["origin"] = cluster.origin;
-  json["nodes"] = cluster.nodes;
+  if (cluster.groups.empty()) json["nodes"] = cluster.nodes;
+  for (const NodeGroup& group : cluster.groups) {
+    json["groups"].push_back({{"nodes", group.nodes},
+                              {"device", device_json(group.device)},
+                              {"relative_speed", group.relative_speed}});
+  }
   json["devices_per_node"] = cluster.devices_per_node;
   if (cluster.cores_per_node > 0) json["cores_per_node"] = cluster.cores_per_node;
-  Json& device = json["device"];
-  device["name"] = cluster.device.name;
-  device["memory_gib"] = cluster.device.memory_bytes / kGiB;
-  device["peak_bf16_teraflops"] = cluster.device.peak_flops / kTera;
-  device["memory_bandwidth_gigabytes_per_second"] =
-      cluster.device.memory_bandwidth_bytes_per_second / kGiga;
-  if (cluster.device.reserved_bytes >= 0) {
-    device["reserved_gib"] = cluster.device.reserved_bytes / kGiB;
-  }
+  if (cluster.groups.empty()) json["device"] = device_json(cluster.device);
   json["intra_node"] = link_json(cluster.intra_node);
   json["inter_node"] = link_json(cluster.inter_node);
   if (cluster.network_cards_per_node > 0) {

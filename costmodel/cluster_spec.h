@@ -23,6 +23,15 @@ struct DeviceSpec {
   double reserved_bytes = -1;
 };
 
+/// Nodes of like devices in a cluster of unlike ones (costmodel/node_groups.h).
+struct NodeGroup {
+  int nodes = 0;
+  DeviceSpec device;
+  /// How fast its devices compute, as a multiple of those that the profile describes: the ratio of
+  /// peak FLOP/s to the first group's unless the file says. A slow node is a group of its own.
+  double relative_speed = 1;
+};
+
 /// One level of the network above the node, for topologies with oversubscription.
 struct TopologyLevel {
   std::string name;             ///< "leaf", "spine"
@@ -47,9 +56,12 @@ struct ClusterSpec {
   double network_card_bytes_per_second = 0;  ///< of one, one direction; 0: as inter_node
   bool rails = false;  ///< a switch of the first level joins one card of each of its nodes, not all
   double node_inside_bytes_per_second = 0;  ///< of all its devices together; 0: no limit (a switch)
-  std::vector<TopologyLevel> levels;        ///< may be empty: a flat network
-  std::string origin;                       ///< "data sheet", "measured", …
-  std::vector<std::string> notes;           ///< where each figure comes from; for people
+  /// In the order of their nodes, which are those of the cluster; `device` is the first one's.
+  /// Empty: all nodes are alike.
+  std::vector<NodeGroup> groups;
+  std::vector<TopologyLevel> levels;  ///< may be empty: a flat network
+  std::string origin;                 ///< "data sheet", "measured", …
+  std::vector<std::string> notes;     ///< where each figure comes from; for people
   /// What looks wrong in a file: a bandwidth that is probably in the other unit.
   std::vector<std::string> warnings;
 
@@ -74,6 +86,13 @@ struct ClusterSpec {
 ///    "network_cards": {"per_node": 8, "bandwidth_gigabits_per_second": 200, "rails": true},
 ///    "node_inside": {"bandwidth_gigabytes_per_second": 64},
 ///    "levels": [{"name": "leaf", "nodes": 4, "oversubscription": 2, "latency_microseconds": 1}]}
+///
+/// A cluster of unlike devices lists its nodes as groups, in place of `nodes` and `device`; the
+/// profile describes the first group's devices, which `relative_speed` (left out: the ratio of peak
+/// FLOP/s) is relative to:
+///
+///   "groups": [{"nodes": 4, "device": {"name": "a800", …}},
+///              {"nodes": 4, "device": {"name": "h100", …}, "relative_speed": 2.2}]
 ///
 /// A link gives its bandwidth, per device and in one direction, in exactly one of the two units;
 /// `reserved_gib` is that of the A800 when left out; `inter_node` may be left out for one node,

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "costmodel/memory.h"
+#include "costmodel/node_groups.h"
 
 namespace hydraulis {
 namespace {
@@ -14,8 +15,9 @@ constexpr std::int64_t kTokenStep = 128;
 /// Beyond any memory; keeps the conversion from double defined.
 constexpr double kMostTokens = 1e12;
 
-const SchemeCoefficients* find_row(const Profile& profile, const Scheme& scheme) {
-  for (const SchemeCoefficients& row : profile.schemes) {
+const SchemeCoefficients* find_row(const CostModel& model, const Scheme& scheme) {
+  if (scheme.group >= group_count(model.cluster)) return nullptr;
+  for (const SchemeCoefficients& row : model.profile.schemes) {
     if (row.scheme.cp == scheme.cp && row.scheme.tp == scheme.tp && row.scheme.pp == scheme.pp &&
         row.scheme.recompute == scheme.recompute) {
       return &row;
@@ -41,6 +43,13 @@ StageCost sum_of(const StageParts& parts, StageCost StageParts::Part::*pass, int
   return sum;
 }
 
+/// As long as a group's devices take for what takes those of the profile that long.
+StageCost on_group(const StageCost& cost, const CostModel& model, const Scheme& scheme) {
+  if (model.cluster.groups.empty()) return cost;
+  const double speed = node_group(model.cluster, scheme.group).relative_speed;
+  return {cost.a / speed, cost.b / speed, cost.c / speed};
+}
+
 int layers_of(const CostModel& model, const Scheme& scheme, int stage) {
   if (stage < 0 || stage >= scheme.pp) {
     throw InputError("scheme {}: asked for stage {}, it has {}", to_string(scheme), stage,
@@ -53,9 +62,12 @@ int layers_of(const CostModel& model, const Scheme& scheme, int stage) {
 
 std::vector<Scheme> known_schemes(const CostModel& model) {
   std::vector<Scheme> schemes;
-  for (const SchemeCoefficients& row : model.profile.schemes) {
-    if (row.scheme.devices() <= model.cluster.devices() && row.scheme.pp <= model.model.layers) {
+  for (int group = 0; group < group_count(model.cluster); ++group) {
+    const int devices = group_devices(model.cluster, group);
+    for (const SchemeCoefficients& row : model.profile.schemes) {
+      if (row.scheme.devices() > devices || row.scheme.pp > model.model.layers) continue;
       schemes.push_back(row.scheme);
+      schemes.back().group = group;
     }
   }
   return schemes;
@@ -79,14 +91,14 @@ std::optional<StageCost> forward_cost(const CostModel& model, const Scheme& sche
 
 std::optional<StageCost> layers_cost(const CostModel& model, const Scheme& scheme, int layers,
                                      bool first, bool last) {
-  const SchemeCoefficients* row = find_row(model.profile, scheme);
+  const SchemeCoefficients* row = find_row(model, scheme);
   if (row == nullptr) return std::nullopt;
   if (row->parts) {
     StageCost cost = sum_of(*row->parts, &StageParts::Part::forward, layers, first, last);
     add(cost, sum_of(*row->parts, &StageParts::Part::backward, layers, first, last));
-    return cost;
+    return on_group(cost, model, scheme);
   }
-  StageCost cost{row->a, row->b, row->c};
+  StageCost cost = on_group({row->a, row->b, row->c}, model, scheme);
   if (layers * scheme.pp == model.model.layers) return cost;
   // The row is for an even split; a stage with more layers takes as much more.
   const double share = static_cast<double>(layers) * scheme.pp / model.model.layers;
@@ -98,9 +110,10 @@ std::optional<StageCost> layers_cost(const CostModel& model, const Scheme& schem
 
 std::optional<StageCost> layers_forward_cost(const CostModel& model, const Scheme& scheme,
                                              int layers, bool first, bool last) {
-  const SchemeCoefficients* row = find_row(model.profile, scheme);
+  const SchemeCoefficients* row = find_row(model, scheme);
   if (row == nullptr || !row->parts) return std::nullopt;
-  return sum_of(*row->parts, &StageParts::Part::forward, layers, first, last);
+  return on_group(sum_of(*row->parts, &StageParts::Part::forward, layers, first, last), model,
+                  scheme);
 }
 
 std::string beyond_measurements(const CostModel& model, double tokens, double length) {
@@ -133,7 +146,7 @@ double required_bytes(const CostModel& model, const Scheme& scheme, double token
 }
 
 std::int64_t max_tokens(const CostModel& model, const Scheme& scheme, int in_flight) {
-  const double limit = memory_limit_bytes(model);
+  const double limit = memory_limit_bytes(model, scheme.group);
   double tokens = kMostTokens;
   if (model.memory == MemoryModel::published) {
     const auto line = detail::published_memory(model, scheme);
@@ -155,10 +168,14 @@ std::int64_t max_tokens(const CostModel& model, const Scheme& scheme, int in_fli
   return whole / kTokenStep * kTokenStep;
 }
 
-double memory_limit_bytes(const CostModel& model) {
+double memory_limit_bytes(const CostModel& model, int group) {
   const PublishedMemory& memory = model.profile.memory;
-  double bound = model.cluster.device.memory_bytes;
-  if (memory.device_bound_bytes > 0) bound = std::min(bound, memory.device_bound_bytes);
+  double bound = node_group(model.cluster, group).device.memory_bytes;
+  if (memory.device_bound_bytes > 0) {
+    // A bound that was found on the first group's devices is one of theirs.
+    const double other = bound - model.cluster.device.memory_bytes;
+    bound = std::min(bound, memory.device_bound_bytes + other);
+  }
   return bound - memory.safety_bytes;
 }
 

@@ -79,13 +79,13 @@ struct CostModel {
 };
 
 /// Schemes the cost model has times for and that this cluster can hold at all (devices() at most
-/// the cluster's), whether or not a single token fits; in the profile's order.
+/// its node group's), whether or not a single token fits; in the profile's order, group by group.
 std::vector<Scheme> known_schemes(const CostModel& model);
 
 /// Time coefficients of one stage of a scheme, forward and backward together, or nothing when the
 /// profile does not know it. Where the profile knows a stage's parts, a stage has the time of its
 /// own layers and the first and last have that of the embedding and the head; else an uneven stage
-/// scales with its share of layers.
+/// scales with its share of layers. Divided by the relative speed of the scheme's node group.
 std::optional<StageCost> stage_cost(const CostModel& model, const Scheme& scheme, int stage);
 /// The forward alone, or nothing when the profile does not tell it from the backward.
 std::optional<StageCost> forward_cost(const CostModel& model, const Scheme& scheme, int stage);
@@ -118,7 +118,8 @@ StageMemory stage_memory(const CostModel& model, const Scheme& scheme, int stage
 double required_bytes(const CostModel& model, const Scheme& scheme, double tokens,
                       int in_flight = 0);
 
-/// Bytes per device that a stage may use: the device's memory less the safety margin.
-double memory_limit_bytes(const CostModel& model);
+/// Bytes per device of a node group that a stage may use: the device's memory less the safety
+/// margin.
+double memory_limit_bytes(const CostModel& model, int group = 0);
 
 }  // namespace hydraulis

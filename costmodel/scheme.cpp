@@ -40,7 +40,7 @@ struct Source {
   [[noreturn]] void refuse(const std::string& reason) const {
     throw InputError(
         "{}: scheme '{}': {}; expected (cp,tp,pp) such as (1,16,1) or "
-        "(1,4,2,recompute=full,layers=15+17)",
+        "(1,4,2,recompute=full,layers=15+17,group=1)",
         where, text, reason);
   }
 
@@ -70,6 +70,7 @@ std::string to_string(const Scheme& scheme) {
   if (scheme.recompute == Recompute::selective) text += ",recompute=selective";
   if (scheme.recompute == Recompute::full) text += ",recompute=full";
   if (!scheme.layers.empty()) text += fmt::format(",layers={}", fmt::join(scheme.layers, "+"));
+  if (scheme.group != 0) text += fmt::format(",group={}", scheme.group);
   return text + ")";
 }
 
@@ -91,6 +92,7 @@ Scheme parse_scheme(std::string_view text, const std::string& where) {
     source.refuse(fmt::format("it asks for more than {} devices", kMostDegree));
   }
   bool seen_recompute = false;
+  bool seen_group = false;
   for (std::size_t i = 3; i < parts.size(); ++i) {
     const auto equals = parts[i].find('=');
     const auto key = trimmed(parts[i].substr(0, equals));
@@ -107,6 +109,9 @@ Scheme parse_scheme(std::string_view text, const std::string& where) {
         source.refuse(
             fmt::format("layers lists {} stages but pp is {}", scheme.layers.size(), scheme.pp));
       }
+    } else if (key == "group" && !seen_group) {
+      scheme.group = value == "0" ? 0 : source.positive(value, "group");
+      seen_group = true;
     } else {
       source.refuse(fmt::format("'{}' is not known here or given twice", parts[i]));
     }

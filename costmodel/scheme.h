@@ -18,12 +18,15 @@ struct Scheme {
   Recompute recompute = Recompute::none;
   /// Layers of each stage; empty means split as evenly as possible, earlier stages first.
   std::vector<int> layers;
+  /// Which of the cluster's node groups has the pipeline's devices (ClusterSpec::groups), from 0.
+  int group = 0;
 
   int devices() const { return cp * tp * pp; }
   auto operator<=>(const Scheme&) const = default;
 };
 
-/// "(1,16,1)", with ",recompute=full" and ",layers=15+17" where they differ from the default.
+/// "(1,16,1)", with ",recompute=full", ",layers=15+17" and ",group=1" where they differ from the
+/// default.
 std::string to_string(const Scheme& scheme);
 /// Parses the form above; `where` names the option or file in errors. Throws InputError.
 Scheme parse_scheme(std::string_view text, const std::string& where);

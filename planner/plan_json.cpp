@@ -28,6 +28,7 @@ Json scheme_json(const Scheme& scheme) {
   Json json = {{"cp", scheme.cp}, {"tp", scheme.tp}, {"pp", scheme.pp}};
   if (scheme.recompute != Recompute::none) json["recompute"] = name_of(scheme.recompute);
   if (!scheme.layers.empty()) json["layers"] = scheme.layers;
+  if (scheme.group != 0) json["group"] = scheme.group;
   return json;
 }
 
@@ -73,6 +74,7 @@ Scheme scheme_of(JsonFields& fields) {
       scheme.layers.push_back(layers.get<int>());
     }
   }
+  scheme.group = static_cast<int>(fields.integer_or("group", 0, 0, kMostDevices));
   return scheme;
 }
 

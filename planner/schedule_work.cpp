@@ -19,7 +19,7 @@ std::vector<double> live_limits(const CostModel& model, const Scheme& scheme, do
     return limits;
   }
   // Memory is linear in the live tokens.
-  const double limit = memory_limit_bytes(model);
+  const double limit = memory_limit_bytes(model, scheme.group);
   constexpr double kProbe = 1 << 20;
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const double fixed = stage_memory(model, scheme, stage, 0, largest).total();

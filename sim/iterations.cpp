@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "costmodel/node_groups.h"
 #include "planner/schedule_plan.h"
 
 namespace hydraulis {
@@ -17,8 +18,9 @@ namespace {
 constexpr int kMostThreads = 1024;
 
 void check_memory(const Program& program, const Replay& replay, const CostModel& model) {
-  const double limit = memory_limit_bytes(model);
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
+    const Scheme& placed = program.pipelines[program.stages[s].pipeline].scheme;
+    const double limit = memory_limit_bytes(model, placed.group);
     const double used = replay.stages[s].memory_bytes;
     if (used <= limit) continue;
     const Stage& stage = program.stages[s];
@@ -36,11 +38,11 @@ void check_memory(const Program& program, const Replay& replay, const CostModel&
 bool runs_out_of_memory(const Program& program, const Replay& replay, const CostModel& model) {
   for (std::size_t s = 0; s < program.stages.size(); ++s) {
     const StageReplay& stage = replay.stages[s];
+    const Scheme& scheme = program.pipelines[program.stages[s].pipeline].scheme;
     if (model.memory == MemoryModel::composed) {
-      if (stage.memory_bytes > memory_limit_bytes(model)) return true;
+      if (stage.memory_bytes > memory_limit_bytes(model, scheme.group)) return true;
       continue;
     }
-    const Scheme& scheme = program.pipelines[program.stages[s].pipeline].scheme;
     const double most = static_cast<double>(max_tokens(model, scheme)) * scheme.pp;
     if (static_cast<double>(stage.peak_live_tokens) > most) return true;
   }
@@ -62,7 +64,7 @@ IterationResult measure(const CostModel& model, const Program& program, const Re
   result.exposed_communication_seconds = exposed_communication_seconds(program, replay);
   result.flops = training_flops(model.model, static_cast<double>(result.tokens), sum_squares);
   const double able =
-      result.time_seconds * model.cluster.devices() * model.cluster.device.peak_flops;
+      result.time_seconds * model.cluster.devices() * mean_peak_flops(model.cluster);
   result.mfu = able > 0 ? result.flops / able : 0;
   for (const StageReplay& stage : replay.stages) {
     result.memory_bytes = std::max(result.memory_bytes, stage.memory_bytes);
@@ -236,7 +238,7 @@ RunResult simulate(const std::vector<BatchPlan>& plans, const CostModel& model,
   result.iterations = simulate_part(plans, model, options, 0);
   RunTotals totals;
   for (const IterationResult& iteration : result.iterations) totals.add(iteration);
-  result.summary = totals.summary(model.cluster.devices(), model.cluster.device.peak_flops);
+  result.summary = totals.summary(model.cluster.devices(), mean_peak_flops(model.cluster));
   result.summary.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

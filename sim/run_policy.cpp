@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "costmodel/node_groups.h"
 namespace hydraulis {
 namespace {
 
@@ -86,7 +87,7 @@ SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, con
     simulated.remark += "; trains sequences in other iterations than drawn";
   }
   const ClusterSpec& cluster = simulated.model.cluster;
-  simulated.result.summary = totals.summary(cluster.devices(), cluster.device.peak_flops);
+  simulated.result.summary = totals.summary(cluster.devices(), mean_peak_flops(cluster));
   simulated.result.summary.wall_seconds = wall_seconds;
   return simulated;
 }

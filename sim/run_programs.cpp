@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "costmodel/node_groups.h"
 #include "planner/program/program_json.h"
 #include "planner/program/verify.h"
 
@@ -118,7 +119,7 @@ ProgramRun simulate_programs(const std::vector<StepProgram>& programs, const Cos
     }
     start += one.result.time_seconds;
   }
-  run.result.summary = totals.summary(model.cluster.devices(), model.cluster.device.peak_flops);
+  run.result.summary = totals.summary(model.cluster.devices(), mean_peak_flops(model.cluster));
   run.result.summary.wall_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return run;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "costmodel/node_groups.h"
 #include "planner/policy.h"
 #include "sim/tune.h"
 #include "sim/tune_select.h"
@@ -66,7 +67,7 @@ HeldOutRun run_plan(const TunePlan& plan, const TuneProblem& problem,
     run.time += cell.time;
     run.memory_bytes = std::max(run.memory_bytes, cell.memory_bytes);
   }
-  run.summary = totals.summary(model.cluster.devices(), model.cluster.device.peak_flops);
+  run.summary = totals.summary(model.cluster.devices(), mean_peak_flops(model.cluster));
   if (!batches.empty()) run.time = run.time.scaled(1.0 / static_cast<double>(batches.size()));
   return run;
 }

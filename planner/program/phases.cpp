@@ -32,7 +32,7 @@ Placement place_phases(const BatchPlan& plan, const ClusterSpec& cluster) {
     });
     std::vector<Scheme> schemes;
     for (; first != last; ++first) schemes.push_back(first->scheme);
-    Placement phase = place(schemes, cluster.nodes, cluster.devices_per_node);
+    Placement phase = place(schemes, cluster);
     std::move(phase.begin(), phase.end(), std::back_inserter(placement));
   }
   return placement;

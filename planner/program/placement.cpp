@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "costmodel/node_groups.h"
 
 namespace hydraulis {
 namespace {
@@ -101,6 +102,32 @@ Placement place(const std::vector<Scheme>& schemes, int nodes, int devices_per_n
         }
         stage.insert(stage.end(), group.begin(), group.end());
       }
+    }
+  }
+  return placement;
+}
+
+Placement place(const std::vector<Scheme>& schemes, const ClusterSpec& cluster) {
+  if (cluster.groups.empty() &&
+      std::ranges::all_of(schemes, [](const Scheme& scheme) { return scheme.group == 0; })) {
+    return place(schemes, cluster.nodes, cluster.devices_per_node);
+  }
+  Placement placement(schemes.size());
+  std::vector<std::vector<std::size_t>> members(static_cast<std::size_t>(group_count(cluster)));
+  for (std::size_t i = 0; i < schemes.size(); ++i) {
+    node_group(cluster, schemes[i].group);  // says which there are
+    members[static_cast<std::size_t>(schemes[i].group)].push_back(i);
+  }
+  for (int group = 0; group < group_count(cluster); ++group) {
+    std::vector<Scheme> own;
+    for (const std::size_t i : members[static_cast<std::size_t>(group)]) own.push_back(schemes[i]);
+    Placement placed = place(own, node_group(cluster, group).nodes, cluster.devices_per_node);
+    const int first = first_node(cluster, group) * cluster.devices_per_node;
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      for (auto& stage : placed[k]) {
+        for (int& device : stage) device += first;
+      }
+      placement[members[static_cast<std::size_t>(group)][k]] = std::move(placed[k]);
     }
   }
   return placement;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "costmodel/cluster_spec.h"
 #include "costmodel/scheme.h"
 
 namespace hydraulis {
@@ -16,5 +17,9 @@ using Placement = std::vector<std::vector<std::vector<int>>>;
 /// groups of a pipeline may lie in different nodes. Every device is used at most once.
 /// Throws InfeasibleError when the pipelines do not fit.
 Placement place(const std::vector<Scheme>& schemes, int nodes, int devices_per_node);
+
+/// The same on a cluster, every pipeline on the nodes of its group. Throws InputError for a group
+/// that the cluster does not have.
+Placement place(const std::vector<Scheme>& schemes, const ClusterSpec& cluster);
 
 }  // namespace hydraulis

@@ -24,6 +24,7 @@ Json scheme_to_json(const Scheme& scheme) {
     json["recompute"] = kRecompute[static_cast<int>(scheme.recompute)];
   }
   if (!scheme.layers.empty()) json["layers"] = scheme.layers;
+  if (scheme.group != 0) json["group"] = scheme.group;
   return json;
 }
 
@@ -104,6 +105,7 @@ class Reader {
     }
     scheme.recompute = static_cast<Recompute>(found - std::begin(kRecompute));
     scheme.layers = integers(fields, "layers", path, 0, kMostLayers);
+    scheme.group = static_cast<int>(fields.integer_or("group", 0, 0, kMostDevices));
     fields.finish();
     return scheme;
   }

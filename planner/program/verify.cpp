@@ -109,7 +109,7 @@ void verify_composed_memory(const Program& program, const CostModel& model, int 
   for (const MicroBatch& micro_batch : pipeline.micro_batches) {
     largest = std::max(largest, tokens_of(micro_batch));
   }
-  const double limit = memory_limit_bytes(model);
+  const double limit = memory_limit_bytes(model, pipeline.scheme.group);
   for (int s = 0; s < pipeline.scheme.pp; ++s) {
     const Alive alive = most_alive(pipeline, program.stages[pipeline.first_stage + s]);
     const double bytes = stage_memory(model, pipeline.scheme, s, alive.tokens, largest).total();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "costmodel/node_groups.h"
 #include "tests/costmodel/expect_error.h"
 
 namespace hydraulis {
@@ -35,6 +36,65 @@ TEST(ClusterSpec, Presets) {
     }
   }
   expect_error<InputError>([] { load_cluster("b300-8"); }, {"b300-8", "a800-N"});
+}
+
+Json unlike() {
+  Json json = example();
+  const Json device = json.at("device");
+  json.erase("device");
+  json.erase("nodes");
+  Json fast = device;
+  fast["name"] = "h100";
+  fast["peak_bf16_teraflops"] = 2 * device.at("peak_bf16_teraflops").get<double>();
+  json["groups"] = {{{"nodes", 3}, {"device", device}},
+                    {{"nodes", 1}, {"device", fast}},
+                    {{"nodes", 2}, {"device", device}, {"relative_speed", 0.5}}};
+  return json;
+}
+
+TEST(ClusterSpec, GroupsOfUnlikeDevices) {
+  const ClusterSpec cluster = parse_cluster(unlike(), "c.json");
+  EXPECT_EQ(cluster.nodes, 6);
+  EXPECT_EQ(cluster.devices(), 48);
+  EXPECT_EQ(cluster.device.name, "a800");
+  ASSERT_EQ(group_count(cluster), 3);
+  EXPECT_EQ(node_group(cluster, 1).device.name, "h100");
+  EXPECT_DOUBLE_EQ(node_group(cluster, 1).relative_speed, 2);
+  EXPECT_DOUBLE_EQ(node_group(cluster, 2).relative_speed, 0.5);
+  EXPECT_EQ(first_node(cluster, 2), 4);
+  EXPECT_EQ(group_devices(cluster, 2), 16);
+  const double peak = cluster.device.peak_flops;
+  EXPECT_DOUBLE_EQ(mean_peak_flops(cluster), (5 * peak + 2 * peak) / 6);
+  EXPECT_EQ(cluster_json(parse_cluster(cluster_json(cluster), "c.json")), cluster_json(cluster));
+  expect_error<InputError>([&] { node_group(cluster, 3); }, {"3 groups"});
+  // All alike is one group.
+  const ClusterSpec plain = load_cluster("a800-64");
+  EXPECT_EQ(group_count(plain), 1);
+  EXPECT_EQ(group_devices(plain, 0), 64);
+  EXPECT_EQ(mean_peak_flops(plain), plain.device.peak_flops);
+}
+
+TEST(ClusterSpec, BadGroupsAreRefused) {
+  const auto with = [](const Json& groups) {
+    Json json = unlike();
+    json["groups"] = groups;
+    return json;
+  };
+  const Json good = unlike().at("groups")[0];
+  const auto changed = [&](const char* field, const Json& value) {
+    Json group = good;
+    group[field] = value;
+    return with(Json::array({group}));
+  };
+  for (const Json& json :
+       {with(Json::array()), with(4), changed("nodes", 0), changed("nodes", 1 << 17),
+        changed("relative_speed", 0), changed("relative_speed", -1), changed("speed", 1),
+        changed("device", "a800")}) {
+    expect_error<InputError>([&] { parse_cluster(json, "c.json"); }, {"c.json", "groups"});
+  }
+  Json both = unlike();
+  both["nodes"] = 4;
+  expect_error<InputError>([&] { parse_cluster(both, "c.json"); }, {"c.json", "nodes"});
 }
 
 TEST(ClusterSpec, JsonRoundTrip) {

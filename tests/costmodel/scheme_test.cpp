@@ -8,8 +8,9 @@ namespace hydraulis {
 namespace {
 
 TEST(Scheme, PrintsAndParses) {
-  for (const std::string text : {"(1,16,1)", "(2,4,3)", "(1,4,2,recompute=full,layers=15+17)",
-                                 "(1,1,1,recompute=selective)", "(1,2,3,layers=1+2+3)"}) {
+  for (const std::string text :
+       {"(1,16,1)", "(2,4,3)", "(1,4,2,recompute=full,layers=15+17)", "(1,1,1,recompute=selective)",
+        "(1,2,3,layers=1+2+3)", "(1,4,2,group=1)"}) {
     EXPECT_EQ(to_string(parse_scheme(text, "test")), text);
   }
   const Scheme scheme = parse_scheme(" ( 1, 4 ,2, layers = 15 + 17 , recompute=none) ", "test");
@@ -38,6 +39,8 @@ TEST(Scheme, RefusesWhatIsNoScheme) {
                                  "(1048576,2,1)",
                                  "(1,1,99999999999999999999)",
                                  "(1,1,1,recompute=full,recompute=full)",
+                                 "(1,1,1,group=-1)",
+                                 "(1,1,1,group=1,group=1)",
                                  "(1024,1024,2)"}) {
     expect_error<InputError>([&] { parse_scheme(text, "--strategies"); },
                              {"--strategies", "expected"});

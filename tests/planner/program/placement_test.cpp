@@ -19,6 +19,24 @@ std::vector<int> range(int begin, int end) {
   return numbers;
 }
 
+TEST(Placement, PipelinesLieInTheirGroup) {
+  ClusterSpec cluster;
+  cluster.nodes = 3;
+  cluster.devices_per_node = 8;
+  cluster.groups = {{1, {}, 1}, {2, {}, 2}};
+  std::vector<Scheme> schemes = {scheme(1, 8, 2), scheme(1, 4, 1), scheme(1, 4, 1)};
+  schemes[0].group = 1;
+  const Placement placement = place(schemes, cluster);
+  EXPECT_EQ(placement[0][0], range(8, 16));
+  EXPECT_EQ(placement[0][1], range(16, 24));
+  EXPECT_EQ(placement[1][0], range(0, 4));
+  EXPECT_EQ(placement[2][0], range(4, 8));
+  schemes[0].group = 0;
+  EXPECT_THROW(place(schemes, cluster), InfeasibleError);
+  schemes[0].group = 2;
+  EXPECT_THROW(place(schemes, cluster), InputError);
+}
+
 TEST(Placement, WidestPipelinesComeFirstAndWideGroupsTakeWholeNodes) {
   // As listed the narrow ones come first; 16 devices need two empty nodes all the same.
   std::vector<Scheme> schemes(12, scheme(1, 4, 1));
