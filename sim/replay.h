@@ -7,6 +7,7 @@
 #include "costmodel/cost_model.h"
 #include "planner/program/program.h"
 #include "planner/program/timeline.h"
+#include "sim/topology.h"
 
 namespace hydraulis {
 
@@ -21,6 +22,11 @@ struct ReplayOptions {
   /// Cores of each node that its devices share (ClusterSpec::cores_per_node); 0: every device and
   /// every stream of it runs at its own speed.
   int cores_per_node = 0;
+  /// Transfers become flows that share the links of this network (replay() says how); none: every
+  /// transfer has its links to itself. Must outlive the call; without effect where cores are
+  /// shared.
+  const Topology* network = nullptr;
+  double wire_bytes = 1;  ///< bytes on its links for each byte of a program, which counts bf16
   /// The file a program came from, when a user gave it: faults in it are then bad input (exit code
   /// 2) that names the file, and otherwise internal faults of whoever made the program.
   std::string program_file;
@@ -64,6 +70,14 @@ struct Replay {
 /// `cores_per_node`, durations are those at full speed, and what runs at the same time shares cores
 /// max-min fairly: a stage's own streams those of its device, all devices of a node those of the
 /// node.
+///
+/// With `network`, a transfer that moves bytes takes its time less that of its bytes first (latency
+/// and whatever is not the wire's), then its bytes inside nodes, then those between nodes, as flows
+/// that share links max-min fairly: one alone takes exactly its duration. All devices of a stage
+/// move at the same rate. A gather of parameters comes to each of them from all owners of the layer
+/// alike, a reduction goes to all owners; what owners serve is pooled: the tightest of their links
+/// counts for all. Sharded parameters go round a ring of all devices. Links that what may run at
+/// once cannot fill are left out.
 ///
 /// Throws Error (InputError when options.program_file is set) for malformed programs and durations,
 /// and for programs that get stuck: the message lists who waits for whom.

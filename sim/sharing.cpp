@@ -12,6 +12,19 @@ bool moves_data(const Instruction& instruction) {
 
 }  // namespace
 
+std::uint32_t KindTable::kind_of(const std::vector<ResourceUse>& uses) {
+  if (uses.empty()) return kAlone;
+  std::vector<std::pair<std::uint32_t, double>> key;
+  key.reserve(uses.size());
+  for (const ResourceUse& use : uses) key.emplace_back(use.resource, use.amount);
+  const auto [at, fresh] = kinds_.try_emplace(std::move(key), sharing_.kinds());
+  if (fresh) {
+    sharing_.uses.insert(sharing_.uses.end(), uses.begin(), uses.end());
+    sharing_.first_use.push_back(static_cast<std::uint32_t>(sharing_.uses.size()));
+  }
+  return at->second;
+}
+
 Sharing share_cores(const Program& program, const Graph& graph, int cores_per_node) {
   const int per_node = std::max(1, program.devices_per_node);
   const double threads = std::max(1, cores_per_node / per_node);
@@ -46,10 +59,12 @@ Sharing share_cores(const Program& program, const Graph& graph, int cores_per_no
       for (const auto& [node, devices] : devices_on[s]) take(activity, node, devices * cores);
     }
   }
-  sharing.first_use.push_back(0);
-  for (const std::vector<ResourceUse>& of : uses) {
-    sharing.uses.insert(sharing.uses.end(), of.begin(), of.end());
-    sharing.first_use.push_back(static_cast<std::uint32_t>(sharing.uses.size()));
+  KindTable kinds(sharing);
+  for (std::uint32_t activity = 0; activity < graph.activities(); ++activity) {
+    if (graph.seconds[activity] > 0) {
+      sharing.parts.push_back({kinds.kind_of(uses[activity]), graph.seconds[activity]});
+    }
+    sharing.first_part.push_back(static_cast<std::uint32_t>(sharing.parts.size()));
   }
   return sharing;
 }

@@ -74,8 +74,8 @@ Topology make_topology(const ClusterSpec& cluster, double bandwidth_scale, doubl
   }
   for (std::size_t d = 0; d < 2 * devices; ++d) links.push_back({lane, 0});
   for (std::size_t c = 0; c < cards; ++c) {
-    links.push_back({card, latency_scale * cluster.inter_node.latency_seconds + first_switch});
-    links.push_back({card, 0});
+    links.push_back({card, latency_scale * cluster.inter_node.latency_seconds});
+    links.push_back({card, first_switch});
   }
   // Without a limit the ports are the limit.
   const double total = cluster.node_inside_bytes_per_second > 0

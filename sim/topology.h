@@ -12,7 +12,9 @@ namespace hydraulis {
 /// One direction of a wire, or what a node can carry inside.
 struct TopologyLink {
   double bytes_per_second = 0;
-  double latency_seconds = 0;  ///< of passing it, the switch at its end included
+  /// Of passing it: a port or card out has that of its kind of link, a card in that of the first
+  /// switch, a wire up that of the switch above, a wire down that of its own.
+  double latency_seconds = 0;
 };
 
 /// A cluster's network as links: of every device a port on its node's switch and a lane to its

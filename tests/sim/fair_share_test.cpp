@@ -135,5 +135,61 @@ TEST(FairShare, RandomInstancesKeepTheDefinition) {
   }
 }
 
+// Many of a kind are as many kinds that use the same.
+TEST(FairShare, ManyOfAKind) {
+  Random random(5);
+  for (int trial = 0; trial < 100; ++trial) {
+    constexpr std::uint32_t kKinds = 5;
+    constexpr std::uint32_t kMost = 4;
+    std::vector<double> capacities;
+    for (int r = 0; r < 4; ++r) capacities.push_back(0.1 + 5 * random.uniform());
+    std::vector<Uses> uses(kKinds);
+    for (Uses& of : uses) {
+      for (std::uint32_t r = 0; r < 4; ++r) {
+        if (random.next() % 2 == 0) of.push_back({r, 0.1 + random.uniform()});
+      }
+    }
+    FairShare kinds(capacities, kKinds);
+    FairShare each(capacities, kKinds * kMost);
+    std::vector<std::uint32_t> running(kKinds);
+    for (int change = 0; change < 40; ++change) {
+      const auto kind = static_cast<std::uint32_t>(random.next() % kKinds);
+      if (running[kind] == kMost || (running[kind] > 0 && random.next() % 2 == 0)) {
+        kinds.end(kind);
+        each.end(kind * kMost + --running[kind]);
+      } else {
+        kinds.start(kind, uses[kind]);
+        each.start(kind * kMost + running[kind]++, uses[kind]);
+      }
+      if (random.next() % 3 == 0) continue;  // several changes at once
+      settled(kinds);
+      settled(each);
+      for (std::uint32_t k = 0; k < kKinds; ++k) {
+        for (std::uint32_t i = 0; i < running[k]; ++i) {
+          ASSERT_NEAR(kinds.rate(k), each.rate(k * kMost + i), 1e-9) << "kind " << k;
+        }
+      }
+    }
+  }
+}
+
+TEST(FairShare, AKindThatEndsAndStartsAgainAtOnce) {
+  FairShare share({1}, 2);
+  const Uses one = {{0, 1}};
+  share.start(0, one);
+  share.start(1, one);
+  settled(share);
+  share.end(0);
+  share.start(0, one);
+  share.end(1);
+  EXPECT_EQ(settled(share), (std::vector<std::uint32_t>{0}));
+  EXPECT_EQ(share.rate(0), 1);
+  share.end(0);
+  share.start(0, one);
+  share.start(0, one);
+  settled(share);
+  EXPECT_EQ(share.rate(0), 0.5);
+}
+
 }  // namespace
 }  // namespace hydraulis
