@@ -78,10 +78,9 @@ void run(Options& options, const CLI::App& command) {
   }
   context.rates = device_rates(common, run.model.cluster);
   context.counts_out_of_memory = options.count_out_of_memory;
-  ReplayOptions replaying;
-  if (!common.no_communication) replaying.cores_per_node = run.model.cluster.cores_per_node;
   context.critical_path = critical_path(
-      one.program, instruction_durations(one.program, run.model, how.iteration.costing), replaying);
+      one.program, instruction_durations(one.program, run.model, how.iteration.costing),
+      replay_options(run.model, how.iteration.costing));
   context.critical_iteration = options.timeline_iteration;
   const SystemChoice choice = system_choice(command, !options.plan.empty());
   context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);

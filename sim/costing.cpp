@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 
 #include "base/error.h"
 #include "costmodel/compose.h"
@@ -242,6 +243,22 @@ Durations instruction_durations(const Program& program, const CostModel& model,
   return durations;
 }
 
+ReplayOptions replay_options(const CostModel& model, const CostingOptions& options) {
+  ReplayOptions replaying;
+  // The planner's makespan, which a replay without communication is to equal, knows nothing of
+  // shared cores.
+  if (options.no_communication) return replaying;
+  replaying.cores_per_node = model.cluster.cores_per_node;
+  if (options.share_links && replaying.cores_per_node == 0) {
+    replaying.network = std::make_shared<const Topology>(
+        make_topology(model.cluster, options.bandwidth_scale, options.latency_scale));
+    if (model.profile.operators) {
+      replaying.wire_bytes = model.profile.operators->element_bytes / kProgramBytes;
+    }
+  }
+  return replaying;
+}
+
 std::vector<std::string> costing_assumptions(const CostModel& model,
                                              const CostingOptions& options) {
   std::vector<std::string> lines;
@@ -273,12 +290,13 @@ std::vector<std::string> costing_assumptions(const CostModel& model,
                        options.bandwidth_scale * spec.bandwidth_bytes_per_second / 1e9,
                        options.latency_scale * spec.latency_seconds * 1e6);
   };
+  const bool shares_links = options.share_links && model.cluster.cores_per_node == 0;
   std::string network =
       "network: per device and direction, " + link("inside a node", model.cluster.intra_node);
   if (model.cluster.nodes > 1) network += ", " + link("between nodes", model.cluster.inter_node);
   lines.push_back(network +
                   (model.cluster.origin.empty() ? "" : " (" + model.cluster.origin + ")") +
-                  ", without contention");
+                  (shares_links ? ", shared by the flows that use it" : ", without contention"));
   return lines;
 }
 

@@ -14,6 +14,8 @@ struct CostingOptions {
   bool no_communication = false;
   double bandwidth_scale = 1;  ///< of every link; positive
   double latency_scale = 1;    ///< of every link; not negative
+  /// Transfers share the links of the cluster's network (ReplayOptions::network).
+  bool share_links = false;
 };
 
 /// Bytes of device memory that one optimizer step moves for each parameter that a device owns:
@@ -36,10 +38,15 @@ inline constexpr double kOptimizerBytesPerParameter = 4 * 4 + 3 * 4 + 2;
 /// messages by the curve of a send, numbers in the width that was measured; a gather also copies
 /// what a device owns itself, a reduction adds what every device holds, the norm squares what it
 /// owns.
-/// Links are used without contention. Throws InputError when the profile does not know a scheme,
-/// for options out of range, and for offload and fetch (the cluster has no host link).
+/// Without contention, which is the replay's matter (replay_options). Throws InputError when the
+/// profile does not know a scheme, for options out of range, and for offload and fetch (the cluster
+/// has no host link).
 Durations instruction_durations(const Program& program, const CostModel& model,
                                 const CostingOptions& options = {});
+
+/// What a replay of those durations shares: the cores of nodes whose devices are processes, or with
+/// share_links the links of the network; nothing without communication.
+ReplayOptions replay_options(const CostModel& model, const CostingOptions& options);
 
 /// What the times are taken to contain and which bandwidths are assumed, one statement a line, to
 /// be printed beside results.

@@ -12,6 +12,7 @@ constexpr double kRising = -1;
 FairShare::FairShare(std::vector<double> capacities, std::size_t kinds)
     : resources_(capacities.size()),
       uses_(kinds),
+      limits_(kinds, 1),
       running_(kinds),
       listed_(kinds),
       rate_(kinds),
@@ -117,12 +118,23 @@ void FairShare::fill() {
       filling_.push_back({full_at(r), r});
     }
   }
+  const auto resources = static_cast<std::uint32_t>(resources_.size());
+  for (const std::uint32_t kind : component_) {
+    if (limits_[kind] < 1) filling_.push_back({limits_[kind], resources + kind});
+  }
   std::make_heap(filling_.begin(), filling_.end());
   double reached = 0;
   while (!filling_.empty()) {
     std::pop_heap(filling_.begin(), filling_.end());
     const auto [level, r] = filling_.back();
     filling_.pop_back();
+    if (r >= resources) {
+      if (next_rate_[r - resources] == kRising) {
+        reached = std::max(reached, level);
+        fix(r - resources, level);
+      }
+      continue;
+    }
     const Resource& resource = resources_[r];
     if (resource.rising == 0 || !(resource.left < resource.wanted)) continue;
     if (const double now = full_at(r); now > level) {
@@ -152,7 +164,7 @@ void FairShare::solve() {
   }
   for (const std::uint32_t kind : free_) {
     if (running_[kind] == 0) continue;
-    rate_[kind] = 1;
+    rate_[kind] = limits_[kind];
     changed_.push_back(kind);
   }
   free_.clear();

@@ -15,15 +15,18 @@ struct ResourceUse {
 };
 
 /// Activities that share resources (cores, links) max-min fairly: each runs at a rate of at most 1,
-/// no resource is used beyond its capacity, and no activity could run faster without slowing down
-/// one that runs no faster than it (Bertsekas and Gallager, Data Networks, 6.5.2). Activities of
-/// one kind use the same amounts of the same resources, so they all run at the same rate and are
-/// one unknown, however many there are. Rates change as activities come and go; only kinds that
-/// share something with those, directly or through others, are looked at again.
+/// or of what its kind is limited to, no resource is used beyond its capacity, and no activity
+/// could run faster without slowing down one that runs no faster than it (Bertsekas and Gallager,
+/// Data Networks, 6.5.2). Activities of one kind use the same amounts of the same resources, so
+/// they all run at the same rate and are one unknown, however many there are. Rates change as
+/// activities come and go; only kinds that share something with those, directly or through others,
+/// are looked at again.
 class FairShare {
  public:
   /// Capacities are positive. Kinds are numbered from 0 to `kinds` − 1.
   FairShare(std::vector<double> capacities, std::size_t kinds);
+  /// Activities of the kind run at most at this rate, in (0, 1]; said before any of them starts.
+  void limit(std::uint32_t kind, double rate) { limits_[kind] = rate; }
 
   /// One more activity of the kind runs from now on; `uses` must outlive it, be the same for all
   /// that run at once and name each resource at most once.
@@ -51,12 +54,13 @@ class FairShare {
     bool seen = false;       ///< in the component that is looked at
     std::vector<std::uint32_t> users;
   };
-  /// A resource that would be full when all rates that still rise have reached `level`.
+  /// A resource that would be full when all rates that still rise have reached `level`, or behind
+  /// the resources a kind that reaches its limit there.
   struct Filling {
     double level;
-    std::uint32_t resource;
+    std::uint32_t what;
     bool operator<(const Filling& other) const {  // for heaps with the least on top
-      return level != other.level ? level > other.level : resource > other.resource;
+      return level != other.level ? level > other.level : what > other.what;
     }
   };
 
@@ -68,6 +72,7 @@ class FairShare {
 
   std::vector<Resource> resources_;
   std::vector<std::span<const ResourceUse>> uses_;  ///< by kind
+  std::vector<double> limits_;                      ///< by kind
   std::vector<std::uint32_t> running_;              ///< by kind: how many
   std::vector<char> listed_;                        ///< by kind: among the users of its resources
   std::vector<double> rate_;                        ///< by kind; 0 when none runs

@@ -148,15 +148,11 @@ SimulatedIteration simulate_program(Program program, const CostModel& model,
   SimulatedIteration iteration;
   iteration.program = std::move(program);
   const bool has_memory_model = model.memory == MemoryModel::composed;
-  ReplayOptions replay_options;
-  if (has_memory_model) replay_options.memory_model = &model;
-  // The planner's makespan, which this is to equal, knows nothing of shared cores.
-  if (!options.costing.no_communication) {
-    replay_options.cores_per_node = model.cluster.cores_per_node;
-  }
+  ReplayOptions replaying = replay_options(model, options.costing);
+  if (has_memory_model) replaying.memory_model = &model;
   iteration.replay =
       replay(iteration.program, instruction_durations(iteration.program, model, options.costing),
-             replay_options);
+             replaying);
   if (has_memory_model && options.check_memory && !options.count_out_of_memory) {
     check_memory(iteration.program, iteration.replay, model);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -26,6 +27,7 @@ bool moves_through_network(Op op) {
 struct Flow {
   std::uint32_t stream;  ///< stage · kStreams + stream: its transfers follow one another
   std::vector<LinkLoad> loads;
+  double limit = 1;  ///< of its rate: links that no other stream uses
 };
 
 class LinkSharer {
@@ -58,9 +60,13 @@ class LinkSharer {
       double alone = graph_.seconds[activity];
       for (const auto& [flow, seconds] : {std::pair{transfer.near, transfer.near_seconds},
                                           std::pair{transfer.far, transfer.far_seconds}}) {
-        if (flow == kNobody || kinds[flow] == kAlone) continue;
-        parts.push_back({kinds[flow], seconds});
-        alone -= seconds;
+        if (flow == kNobody) continue;
+        if (kinds[flow] == kAlone) {
+          alone += seconds * (1 / flows_[flow].limit - 1);
+        } else {
+          parts.push_back({kinds[flow], seconds});
+          alone -= seconds;
+        }
       }
       alone = std::max(0.0, alone) + transfer.switch_seconds;
       if (alone > 0) sharing.parts.push_back({kAlone, alone});
@@ -130,45 +136,67 @@ class LinkSharer {
     return found->second;
   }
 
-  /// Leaves out links that cannot be filled, makes one resource of those that are loaded alike, and
-  /// one kind of flows that then use the same.
-  std::vector<std::uint32_t> kinds_of_flows(Sharing& sharing) const {
-    struct Entry {
-      std::uint32_t resource;
-      std::uint32_t stream;
-      std::uint32_t flow;
-      double amount;
-    };
-    std::vector<Entry> entries;
+  /// The load of one flow on one link, as a share of what it can carry.
+  struct Load {
+    std::uint32_t resource;
+    std::uint32_t stream;
+    std::uint32_t flow;
+    double amount;
+  };
+
+  std::vector<Load> sorted_loads() const {
+    std::vector<Load> loads;
     for (std::uint32_t f = 0; f < flows_.size(); ++f) {
       for (const LinkLoad& load : flows_[f].loads) {
-        entries.push_back({load.resource, flows_[f].stream, f,
-                           load.bytes_per_second / loads_.capacities()[load.resource]});
+        loads.push_back({load.resource, flows_[f].stream, f,
+                         load.bytes_per_second / loads_.capacities()[load.resource]});
       }
     }
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) {
       return std::tie(a.resource, a.stream, a.flow) < std::tie(b.resource, b.stream, b.flow);
     });
+    return loads;
+  }
+
+  /// What all streams together can put on a link; of one stream one transfer runs at a time.
+  double most_at_once(std::span<const Load> link) const {
+    double all = 0;
+    double of_stream = 0;
+    for (std::size_t i = 0; i < link.size(); ++i) {
+      if (i > 0 && link[i].stream != link[i - 1].stream) {
+        all += of_stream;
+        of_stream = 0;
+      }
+      of_stream = std::max(of_stream, link[i].amount * flows_[link[i].flow].limit);
+    }
+    return all + of_stream;
+  }
+
+  /// Makes limits of links that one stream has to itself, leaves out those that cannot be filled,
+  /// makes one resource of those that are loaded alike, and one kind of flows that then use the
+  /// same.
+  std::vector<std::uint32_t> kinds_of_flows(Sharing& sharing) {
+    const std::vector<Load> loads = sorted_loads();
+    std::vector<std::span<const Load>> links;
+    for (std::size_t begin = 0, end = 0; begin < loads.size(); begin = end) {
+      while (end < loads.size() && loads[end].resource == loads[begin].resource) ++end;
+      const auto link = std::span(loads).subspan(begin, end - begin);
+      if (link.front().stream != link.back().stream) {
+        links.push_back(link);
+        continue;
+      }
+      for (const Load& load : link) {
+        if (load.amount > kFull) {
+          flows_[load.flow].limit = std::min(flows_[load.flow].limit, 1 / load.amount);
+        }
+      }
+    }
     std::vector<std::vector<ResourceUse>> uses(flows_.size());
     std::map<std::vector<std::pair<std::uint32_t, double>>, std::uint32_t> columns;
-    for (auto begin = entries.begin(); begin != entries.end();) {
-      const auto end = std::find_if(begin, entries.end(), [&](const Entry& entry) {
-        return entry.resource != begin->resource;
-      });
-      double most = 0;  // of one stream one transfer runs at a time
-      double of_stream = 0;
+    for (const std::span<const Load> link : links) {
+      if (most_at_once(link) <= kFull) continue;
       std::vector<std::pair<std::uint32_t, double>> column;
-      for (auto entry = begin; entry != end; ++entry) {
-        if (entry != begin && entry->stream != (entry - 1)->stream) {
-          most += of_stream;
-          of_stream = 0;
-        }
-        of_stream = std::max(of_stream, entry->amount);
-        column.emplace_back(entry->flow, entry->amount);
-      }
-      most += of_stream;
-      begin = end;
-      if (most <= kFull) continue;
+      for (const Load& load : link) column.emplace_back(load.flow, load.amount);
       std::sort(column.begin(), column.end());
       const auto next = static_cast<std::uint32_t>(sharing.capacities.size());
       const auto [at, fresh] = columns.try_emplace(std::move(column), next);
@@ -179,7 +207,9 @@ class LinkSharer {
     KindTable table(sharing);
     std::vector<std::uint32_t> kinds;
     kinds.reserve(flows_.size());
-    for (const std::vector<ResourceUse>& of : uses) kinds.push_back(table.kind_of(of));
+    for (std::uint32_t f = 0; f < flows_.size(); ++f) {
+      kinds.push_back(table.kind_of(uses[f], flows_[f].limit));
+    }
     return kinds;
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,8 @@ struct ReplayOptions {
   /// every stream of it runs at its own speed.
   int cores_per_node = 0;
   /// Transfers become flows that share the links of this network (replay() says how); none: every
-  /// transfer has its links to itself. Must outlive the call; without effect where cores are
-  /// shared.
-  const Topology* network = nullptr;
+  /// transfer has its links to itself. Without effect where cores are shared.
+  std::shared_ptr<const Topology> network;
   double wire_bytes = 1;  ///< bytes on its links for each byte of a program, which counts bf16
   /// The file a program came from, when a user gave it: faults in it are then bad input (exit code
   /// 2) that names the file, and otherwise internal faults of whoever made the program.

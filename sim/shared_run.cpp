@@ -19,6 +19,9 @@ class SharedRun {
         next_part_(sharing.first_part.begin(), sharing.first_part.end() - 1),
         kinds_(sharing.kinds()),
         settle_(graph.activities() + sharing.kinds()) {
+    for (std::uint32_t kind = 0; kind < sharing.kinds(); ++kind) {
+      share_.limit(kind, sharing.limits[kind]);
+    }
     course_.ran.resize(graph.activities());
     course_.ended.resize(graph.activities());
   }

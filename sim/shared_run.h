@@ -25,6 +25,7 @@ struct Sharing {
   std::vector<double> capacities;
   std::vector<std::uint32_t> first_use = {0};  ///< of each kind, into uses; plus the end
   std::vector<ResourceUse> uses;
+  std::vector<double> limits;                   ///< of each kind: its highest rate
   std::vector<std::uint32_t> first_part = {0};  ///< of each activity, into parts; plus the end
   std::vector<Part> parts;
 

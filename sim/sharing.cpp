@@ -12,15 +12,16 @@ bool moves_data(const Instruction& instruction) {
 
 }  // namespace
 
-std::uint32_t KindTable::kind_of(const std::vector<ResourceUse>& uses) {
+std::uint32_t KindTable::kind_of(const std::vector<ResourceUse>& uses, double limit) {
   if (uses.empty()) return kAlone;
-  std::vector<std::pair<std::uint32_t, double>> key;
-  key.reserve(uses.size());
-  for (const ResourceUse& use : uses) key.emplace_back(use.resource, use.amount);
+  Key key{limit, {}};
+  key.second.reserve(uses.size());
+  for (const ResourceUse& use : uses) key.second.emplace_back(use.resource, use.amount);
   const auto [at, fresh] = kinds_.try_emplace(std::move(key), sharing_.kinds());
   if (fresh) {
     sharing_.uses.insert(sharing_.uses.end(), uses.begin(), uses.end());
     sharing_.first_use.push_back(static_cast<std::uint32_t>(sharing_.uses.size()));
+    sharing_.limits.push_back(limit);
   }
   return at->second;
 }

@@ -16,16 +16,17 @@ namespace hydraulis::detail {
 /// move together. gradient_norm and barrier take no core.
 Sharing share_cores(const Program& program, const Graph& graph, int cores_per_node);
 
-/// Gives equal lists of uses one kind.
+/// Gives equal lists of uses with the same limit one kind.
 class KindTable {
  public:
   explicit KindTable(Sharing& sharing) : sharing_(sharing) {}
-  /// kAlone for an empty list.
-  std::uint32_t kind_of(const std::vector<ResourceUse>& uses);
+  /// kAlone for an empty list, whatever the limit.
+  std::uint32_t kind_of(const std::vector<ResourceUse>& uses, double limit = 1);
 
  private:
   Sharing& sharing_;
-  std::map<std::vector<std::pair<std::uint32_t, double>>, std::uint32_t> kinds_;
+  using Key = std::pair<double, std::vector<std::pair<std::uint32_t, double>>>;
+  std::map<Key, std::uint32_t> kinds_;
 };
 
 }  // namespace hydraulis::detail

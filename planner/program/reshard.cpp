@@ -5,6 +5,17 @@
 #include <stdexcept>
 
 namespace hydraulis {
+namespace {
+
+/// Whether `right` moves more than `left`.
+bool is_busier(const ReshardSummary& left, const ReshardSummary& right) {
+  const auto key = [](const ReshardSummary& summary) {
+    return std::tuple(summary.inter_node_bytes, summary.intra_node_bytes, summary.messages);
+  };
+  return key(left) < key(right);
+}
+
+}  // namespace
 
 TransferPlanner::TransferPlanner(const Layout& from, int devices_per_node)
     : devices_per_node_(devices_per_node), segments_(kTensorKinds) {
@@ -32,6 +43,7 @@ TransferPlanner::TransferPlanner(const Layout& from, int devices_per_node)
       std::sort(segment.devices.begin(), segment.devices.end());
       segment.devices.erase(std::unique(segment.devices.begin(), segment.devices.end()),
                             segment.devices.end());
+      single_holders_ &= segment.devices.size() <= 1;
     }
   }
 }
@@ -100,15 +112,12 @@ ReshardSummary summarise(const std::vector<Transfer>& transfers, int devices_per
     received.senders.push_back(transfer.source);
   }
   ReshardSummary busiest;
-  const auto key = [](const ReshardSummary& summary) {
-    return std::tuple(summary.inter_node_bytes, summary.intra_node_bytes, summary.messages);
-  };
   for (auto& [device, received] : by_device) {
     std::vector<int>& senders = received.senders;
     std::sort(senders.begin(), senders.end());
     received.summary.messages =
         static_cast<int>(std::unique(senders.begin(), senders.end()) - senders.begin());
-    if (key(received.summary) > key(busiest)) busiest = received.summary;
+    busiest = std::max(busiest, received.summary, is_busier);
   }
   return busiest;
 }
@@ -132,26 +141,78 @@ int GatherPlanner::representative(int layer) const {
   return static_cast<int>(first - stage_of_layer_.begin());
 }
 
-std::vector<Transfer> GatherPlanner::transfers(const Stage& stage, int tp, int layer) {
-  const int key = representative(layer);
+const TransferPlanner& GatherPlanner::planner(int key) {
   auto found = planners_.find(key);
   if (found == planners_.end()) {
-    Layout owners = optimizer_layout(model_, optimizer_, key);
-    if (layer == model_.layers && model_.tied_embeddings) {
+    Layout layout = optimizer_layout(model_, optimizer_, key);
+    if (key == model_.layers && model_.tied_embeddings) {
       const Layout embedding = optimizer_layout(model_, optimizer_, kEmbeddingLayer);
-      owners.insert(owners.end(), embedding.begin(), embedding.end());
+      layout.insert(layout.end(), embedding.begin(), embedding.end());
     }
-    found = planners_.try_emplace(key, owners, devices_per_node_).first;
+    found = planners_.try_emplace(key, layout, devices_per_node_).first;
   }
-  return found->second.plan(stage_layout(model_, stage, tp, layer), kParameterBytes);
+  return found->second;
+}
+
+std::vector<Transfer> GatherPlanner::transfers(const Stage& stage, int tp, int layer) {
+  return planner(representative(layer))
+      .plan(stage_layout(model_, stage, tp, layer), kParameterBytes);
+}
+
+// Stages of one tp differ in where their devices are, not in what those compute with, but for a
+// tied head that comes with the embedding where the stage has none.
+const GatherPlanner::Owners& GatherPlanner::owners(const Stage& stage, int tp, int key,
+                                                   std::size_t member) {
+  const int rank = static_cast<int>(member) % tp;
+  const auto [found, fresh] = owners_.try_emplace({key, tp, rank, stage.has_embedding});
+  if (!fresh) return found->second;
+  Layout share;
+  for (Holding holding : stage_layout(model_, stage, tp, key)) {
+    if (holding.device != stage.devices[member]) continue;
+    holding.device = -1;  // somebody who owns nothing
+    share.push_back(holding);
+  }
+  std::map<int, std::int64_t> bytes;
+  for (const Transfer& transfer : planner(key).plan(share, kParameterBytes)) {
+    bytes[transfer.source] += transfer.bytes;
+  }
+  found->second.bytes.assign(bytes.begin(), bytes.end());
+  for (const auto& [owner, held] : bytes) found->second.all += held;
+  return found->second;
+}
+
+ReshardSummary GatherPlanner::summary(const Stage& stage, int tp, int layer) {
+  const int key = representative(layer);
+  if (!planner(key).single_holders()) {
+    return summarise(transfers(stage, tp, layer), devices_per_node_);
+  }
+  ReshardSummary busiest;
+  for (std::size_t member = 0; member < stage.devices.size(); ++member) {
+    const int device = stage.devices[member];
+    const int node = device / devices_per_node_;
+    const auto& [owners, all] = this->owners(stage, tp, key, member);
+    ReshardSummary received;
+    received.messages = static_cast<int>(owners.size());
+    received.inter_node_bytes = all;
+    auto near = std::lower_bound(owners.begin(), owners.end(),
+                                 std::pair{node * devices_per_node_, std::int64_t{0}});
+    for (; near != owners.end() && near->first / devices_per_node_ == node; ++near) {
+      received.inter_node_bytes -= near->second;
+      if (near->first == device) {
+        --received.messages;
+      } else {
+        received.intra_node_bytes += near->second;
+      }
+    }
+    busiest = std::max(busiest, received, is_busier);
+  }
+  return busiest;
 }
 
 std::vector<std::pair<int, ReshardSummary>> GatherPlanner::stage_summaries(const Stage& stage,
                                                                            int tp) {
   std::vector<std::pair<int, ReshardSummary>> summaries;
-  const auto add = [&](int layer) {
-    summaries.emplace_back(layer, summarise(transfers(stage, tp, layer), devices_per_node_));
-  };
+  const auto add = [&](int layer) { summaries.emplace_back(layer, summary(stage, tp, layer)); };
   if (stage.has_embedding) add(kEmbeddingLayer);
   for (int chunk = 0; chunk < chunks_of(stage); ++chunk) {
     const LayerRange range = layers_of(stage, chunk);

@@ -99,6 +99,8 @@ class TransferPlanner {
   /// then any; among equals the one that sends least so far, then the lowest number.
   /// Throws std::logic_error when nobody holds an element.
   std::vector<Transfer> plan(const Layout& to, int bytes_per_element) const;
+  /// Every element has one holder, so where it comes from does not depend on who asks.
+  bool single_holders() const { return single_holders_; }
 
  private:
   struct Segment {
@@ -110,6 +112,7 @@ class TransferPlanner {
              const std::map<int, std::int64_t>& sent) const;
   int devices_per_node_;
   std::vector<std::vector<Segment>> segments_;  ///< by tensor kind, ascending
+  bool single_holders_ = true;
 };
 
 /// Two layouts turned into transfers.
@@ -146,7 +149,16 @@ class GatherPlanner {
   int devices_per_node_;
   std::vector<int> stage_of_layer_;          ///< of decoder layers
   std::map<int, TransferPlanner> planners_;  ///< by representative layer
+  /// Who owns what one tensor-parallel rank computes a layer with, by device.
+  struct Owners {
+    std::vector<std::pair<int, std::int64_t>> bytes;
+    std::int64_t all = 0;
+  };
+  std::map<std::tuple<int, int, int, bool>, Owners> owners_;  ///< by layer, tp, rank, see owners()
   int representative(int layer) const;
+  const TransferPlanner& planner(int key);
+  const Owners& owners(const Stage& stage, int tp, int key, std::size_t member);
+  ReshardSummary summary(const Stage& stage, int tp, int layer);
 };
 
 }  // namespace hydraulis

@@ -101,6 +101,10 @@ TEST(FairShare, RandomInstancesKeepTheDefinition) {
       }
     }
     FairShare share(capacities, uses.size());
+    std::vector<double> limits(uses.size(), 1);
+    for (std::uint32_t a = 0; a < uses.size(); ++a) {
+      if (random.next() % 3 == 0) share.limit(a, limits[a] = 0.05 + 0.95 * random.uniform());
+    }
     std::map<std::uint32_t, bool> running;
     for (int change = 0; change < 60; ++change) {
       const auto activity = static_cast<std::uint32_t>(random.next() % uses.size());
@@ -123,7 +127,9 @@ TEST(FairShare, RandomInstancesKeepTheDefinition) {
       }
       for (std::size_t r = 0; r < resources; ++r) ASSERT_LE(used[r], capacities[r] * (1 + 1e-9));
       for (const auto& [a, runs] : running) {
-        if (!runs || share.rate(a) == 1) continue;
+        if (!runs) continue;
+        ASSERT_LE(share.rate(a), limits[a]);
+        if (share.rate(a) == limits[a]) continue;
         const bool justified =
             std::any_of(uses[a].begin(), uses[a].end(), [&](const ResourceUse& use) {
               return use.amount > 0 && used[use.resource] > capacities[use.resource] * (1 - 1e-9) &&
@@ -171,6 +177,19 @@ TEST(FairShare, ManyOfAKind) {
       }
     }
   }
+}
+
+// Two on a link of 1; one may have no more than 0.2 of it, so the other has 0.8.
+TEST(FairShare, WhatALimitLeavesGoesToOthers) {
+  FairShare share({1}, 2);
+  share.limit(0, 0.2);
+  const Uses one = {{0, 1}};
+  share.start(0, one);
+  EXPECT_EQ(settled(share), (std::vector<std::uint32_t>{0}));
+  EXPECT_EQ(share.rate(0), 0.2);
+  share.start(1, one);
+  EXPECT_EQ(settled(share), (std::vector<std::uint32_t>{1}));
+  EXPECT_DOUBLE_EQ(share.rate(1), 0.8);
 }
 
 TEST(FairShare, AKindThatEndsAndStartsAgainAtOnce) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -86,9 +87,8 @@ struct Movers {
   }
 
   Replay run(bool flows = true, double wire_bytes = 1) const {
-    const Topology topology = make_topology(cluster);
     ReplayOptions options;
-    if (flows) options.network = &topology;
+    if (flows) options.network = std::make_shared<const Topology>(make_topology(cluster));
     options.wire_bytes = wire_bytes;
     return replay(program, durations, options);
   }
@@ -342,14 +342,12 @@ TEST(LinkSharing, PipelinesOnRandomNetworks) {
     cluster.inter_node.bandwidth_bytes_per_second = 200;
     cluster.intra_node.bandwidth_bytes_per_second = 400;
     cluster.network_cards_per_node = 1;
-    const Topology roomy = make_topology(cluster, 1e6);
     ReplayOptions options;
     const double alone = replay(hand.program, durations, options).makespan_seconds;
-    options.network = &roomy;
+    options.network = std::make_shared<const Topology>(make_topology(cluster, 1e6));
     EXPECT_NEAR(replay(hand.program, durations, options).makespan_seconds, alone, 1e-4);
     cluster.network_card_bytes_per_second = 20 + 200 * random.uniform();
-    const Topology narrow = make_topology(cluster);
-    options.network = &narrow;
+    options.network = std::make_shared<const Topology>(make_topology(cluster));
     EXPECT_GE(replay(hand.program, durations, options).makespan_seconds, alone * (1 - 1e-12));
   }
 }
@@ -366,9 +364,15 @@ TEST(LinkSharing, WhatCannotBeFilledIsNoResource) {
   };
   EXPECT_TRUE(share().capacities.empty());
   EXPECT_EQ(share().parts.size(), 8u);
-  // The cards of all nodes are loaded alike, and so are all gathers but by their nodes.
+  // A card that a stage has to itself limits it, and then nothing else can be filled.
   movers.cluster.network_cards_per_node = 2;
-  EXPECT_EQ(share().kinds(), 8u);
+  EXPECT_TRUE(share().capacities.empty());
+  EXPECT_DOUBLE_EQ(movers.end(7), 100 / kInside + 4 * 30 / kBetween);
+  // Two stages on one card: one resource a node, and one kind of gathers.
+  movers.cluster.network_cards_per_node = 1;
+  EXPECT_EQ(share().capacities.size(), 5u);
+  EXPECT_EQ(share().kinds(), 4u);
+  EXPECT_DOUBLE_EQ(movers.end(7), 100 / kInside + 8 * 30 / kBetween);
   movers.cluster.network_cards_per_node = 8;
   movers.cluster.levels = {{"leaf", 2, 2, 0}};
   const detail::Sharing leaves = share();
@@ -395,9 +399,8 @@ TEST(LinkSharing, DevicesOutsideTheNetwork) {
   movers.gather(3, 0, 10);
   movers.cluster.nodes = 1;
   EXPECT_THROW(movers.run(), Error);
-  const Topology topology = make_topology(movers.cluster);
   ReplayOptions options;
-  options.network = &topology;
+  options.network = std::make_shared<const Topology>(make_topology(movers.cluster));
   options.program_file = "p.json";
   EXPECT_THROW(replay(movers.program, movers.durations, options), InputError);
 }

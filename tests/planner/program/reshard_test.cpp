@@ -137,6 +137,33 @@ TEST(Reshard, TiedHeadAwayFromTheEmbeddingGathersItToo) {
             head_parameters(model) + embedding_parameters(model));
 }
 
+// Summaries come from who owns what a rank needs, not from the transfers themselves: the same.
+TEST(Reshard, SummariesAreThoseOfTheTransfers) {
+  for (const ModelSpec& model : odd_models()) {
+    for (const OptimizerLayout& layout :
+         {OptimizerLayout{1, 1, 1}, {3, 4, 1}, {2, 2, 2}, {1, 16, 1}, {5, 1, 3}}) {
+      for (const int devices_per_node : {1, 3, 4, 16}) {
+        GatherPlanner planner(model, layout, devices_per_node);
+        GatherPlanner reference(model, layout, devices_per_node);
+        for (const int tp : {1, 2, 4}) {
+          for (const int first : {0, 2, 7, 11}) {
+            for (const bool embedding : {true, false}) {
+              std::vector<int> devices;
+              for (int i = 0; i < 4; ++i) devices.push_back(first + i);  // cp is 4 / tp
+              const Stage stage = stage_on(devices, embedding, true);
+              for (const auto& [layer, summary] : planner.stage_summaries(stage, tp)) {
+                EXPECT_EQ(summary,
+                          summarise(reference.transfers(stage, tp, layer), devices_per_node))
+                    << "tp " << tp << " layer " << layer << " from device " << first;
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Reshard, PrefersOwnCopyThenTheNodeThenTheLeastLoaded) {
   const auto kind = TensorKind::gate;
   // Devices 0, 1 and 9 hold the same 100 elements; nodes of 4 devices.
