@@ -1,11 +1,16 @@
 #include "sim/fair_share.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace hydraulis {
 namespace {
 
 constexpr double kRising = -1;
+/// Demands are sums that have been added to and taken from, so a resource counts as tight a little
+/// before it is.
+constexpr double kTight = 1 - 1e-9;
 
 }  // namespace
 
@@ -37,54 +42,61 @@ void FairShare::start(std::uint32_t kind, std::span<const ResourceUse> uses) {
   if (running_[kind]++ == 0) {
     uses_[kind] = uses;
     rate_[kind] = 0;
+    started_.push_back(kind);
   }
-  bool takes = false;
   for (const ResourceUse& use : uses_[kind]) {
     if (use.amount <= 0) continue;
-    takes = true;
-    if (listed_[kind] == 0) resources_[use.resource].users.push_back(kind);
+    Resource& resource = resources_[use.resource];
+    if (listed_[kind] == 0) resource.users.push_back(kind);
+    resource.demand += use.amount * limits_[kind];
+    ++resource.running;
     touch(use.resource);
   }
-  if (takes) {
-    listed_[kind] = 1;
-  } else if (running_[kind] == 1) {
-    free_.push_back(kind);
-  }
+  listed_[kind] = 1;
 }
 
 void FairShare::end(std::uint32_t kind) {
   for (const ResourceUse& use : uses_[kind]) {
-    if (use.amount > 0) touch(use.resource);
+    if (use.amount <= 0) continue;
+    Resource& resource = resources_[use.resource];
+    resource.demand = --resource.running == 0 ? 0 : resource.demand - use.amount * limits_[kind];
+    touch(use.resource);
   }
   if (--running_[kind] == 0) rate_[kind] = 0;
 }
 
-// A kind that no longer runs had all its resources touched when it ended, so it leaves the lists of
-// all of them here.
+void FairShare::collect(std::uint32_t kind) {
+  if (running_[kind] == 0 || std::exchange(seen_[kind], 1) != 0) return;
+  component_.push_back(kind);
+  for (const ResourceUse& use : uses_[kind]) {
+    if (use.amount > 0 && resources_[use.resource].tight) touch(use.resource);
+  }
+}
+
+// Who shares a resource that even everything at its limit does not fill is nobody's neighbour for
+// it, so only resources that are tight, or were until now, lead on.
 void FairShare::collect_component() {
   component_.clear();
+  std::erase_if(touched_, [this](std::uint32_t r) {
+    Resource& resource = resources_[r];
+    const bool was_tight = resource.tight;
+    resource.tight = resource.demand > kTight * resource.capacity;
+    resource.seen = resource.tight || was_tight;
+    return !resource.seen;
+  });
   for (std::size_t next = 0; next < touched_.size(); ++next) {
-    std::vector<std::uint32_t>& users = resources_[touched_[next]].users;
-    std::erase_if(users, [this](std::uint32_t kind) {
-      if (running_[kind] == 0) listed_[kind] = 0;
-      return running_[kind] == 0;
-    });
-    for (const std::uint32_t kind : users) {
-      if (seen_[kind] != 0) continue;
-      seen_[kind] = 1;
-      component_.push_back(kind);
-      for (const ResourceUse& use : uses_[kind]) {
-        if (use.amount > 0) touch(use.resource);
-      }
-    }
+    // By index: what is collected may touch more.
+    const std::uint32_t r = touched_[next];
+    for (const std::uint32_t kind : resources_[r].users) collect(kind);
   }
+  for (const std::uint32_t kind : started_) collect(kind);
 }
 
 void FairShare::fix(std::uint32_t kind, double rate) {
   next_rate_[kind] = rate;
   for (const ResourceUse& use : uses_[kind]) {
-    if (use.amount <= 0) continue;
     Resource& resource = resources_[use.resource];
+    if (use.amount <= 0 || !resource.seen) continue;
     const double amount = running_[kind] * use.amount;
     resource.left -= amount * rate;
     resource.wanted -= amount;
@@ -104,9 +116,10 @@ void FairShare::fill() {
   for (const std::uint32_t kind : component_) {
     next_rate_[kind] = kRising;
     for (const ResourceUse& use : uses_[kind]) {
-      if (use.amount <= 0) continue;
-      resources_[use.resource].wanted += running_[kind] * use.amount;
-      ++resources_[use.resource].rising;
+      Resource& resource = resources_[use.resource];
+      if (use.amount <= 0 || !resource.seen) continue;
+      resource.wanted += running_[kind] * use.amount;
+      ++resource.rising;
     }
   }
   filling_.clear();
@@ -144,11 +157,11 @@ void FairShare::fill() {
     }
     reached = std::max(reached, level);  // rounding must not let it fall
     for (const std::uint32_t kind : resource.users) {
-      if (next_rate_[kind] == kRising) fix(kind, reached);
+      if (seen_[kind] != 0 && next_rate_[kind] == kRising) fix(kind, reached);
     }
   }
   for (const std::uint32_t kind : component_) {
-    if (next_rate_[kind] == kRising) next_rate_[kind] = 1;
+    if (next_rate_[kind] == kRising) next_rate_[kind] = limits_[kind];
   }
 }
 
@@ -162,12 +175,7 @@ void FairShare::solve() {
     rate_[kind] = next_rate_[kind];
     changed_.push_back(kind);
   }
-  for (const std::uint32_t kind : free_) {
-    if (running_[kind] == 0) continue;
-    rate_[kind] = limits_[kind];
-    changed_.push_back(kind);
-  }
-  free_.clear();
+  started_.clear();
   std::sort(changed_.begin(), changed_.end());
   for (const std::uint32_t r : touched_) resources_[r].seen = false;
   touched_.clear();

@@ -28,8 +28,8 @@ class FairShare {
   /// Activities of the kind run at most at this rate, in (0, 1]; said before any of them starts.
   void limit(std::uint32_t kind, double rate) { limits_[kind] = rate; }
 
-  /// One more activity of the kind runs from now on; `uses` must outlive it, be the same for all
-  /// that run at once and name each resource at most once.
+  /// One more activity of the kind runs from now on; `uses` must outlive it, be the same for every
+  /// one of the kind and name each resource at most once.
   void start(std::uint32_t kind, std::span<const ResourceUse> uses);
   /// One of them has ended.
   void end(std::uint32_t kind);
@@ -40,7 +40,7 @@ class FairShare {
   /// is another than before (0 before its first activity started), in ascending order.
   template <typename Changed>
   void settle(Changed&& changed) {
-    if (touched_.empty() && free_.empty()) return;
+    if (touched_.empty() && started_.empty()) return;
     solve();
     for (const std::uint32_t kind : changed_) changed(kind);
   }
@@ -48,11 +48,14 @@ class FairShare {
  private:
   struct Resource {
     double capacity = 0;
-    double left = 0;         ///< while filling: not taken by kinds whose rate is fixed
-    double wanted = 0;       ///< while filling: amounts of those whose rate still rises
-    std::size_t rising = 0;  ///< and their number
-    bool seen = false;       ///< in the component that is looked at
-    std::vector<std::uint32_t> users;
+    double demand = 0;        ///< of everything that runs, each at its limit
+    std::size_t running = 0;  ///< activities
+    bool tight = false;       ///< as of the last settle(): the demand is beyond the capacity
+    double left = 0;          ///< while filling: not taken by kinds whose rate is fixed
+    double wanted = 0;        ///< while filling: amounts of those whose rate still rises
+    std::size_t rising = 0;   ///< and their number
+    bool seen = false;        ///< in the component that is looked at
+    std::vector<std::uint32_t> users;  ///< kinds, running or not
   };
   /// A resource that would be full when all rates that still rise have reached `level`, or behind
   /// the resources a kind that reaches its limit there.
@@ -65,6 +68,7 @@ class FairShare {
   };
 
   void touch(std::uint32_t resource);
+  void collect(std::uint32_t kind);
   void collect_component();
   void fill();
   void fix(std::uint32_t kind, double rate);
@@ -80,7 +84,7 @@ class FairShare {
   std::vector<char> seen_;                          ///< kinds in the component
   std::vector<std::uint32_t> touched_;              ///< resources, and then their component
   std::vector<std::uint32_t> component_;            ///< kinds
-  std::vector<std::uint32_t> free_;                 ///< started without any use
+  std::vector<std::uint32_t> started_;              ///< kinds that did not run before
   std::vector<std::uint32_t> changed_;
   std::vector<Filling> filling_;  ///< heap
 };
