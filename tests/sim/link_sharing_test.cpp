@@ -323,6 +323,44 @@ TEST(LinkSharing, SendsAreFlowsDeviceByDevice) {
   }
 }
 
+// Pools against what they stand for: every device has a flow from every owner outside its node.
+TEST(LinkSharing, AGatherIsAFlowFromEveryOwner) {
+  struct Network {
+    int cards;
+    double oversubscription;
+    bool rails;
+  };
+  for (const OptimizerLayout& optimizer : {OptimizerLayout{16, 1, 1}, {8, 1, 2}, {4, 1, 4}}) {
+    for (const Network& network :
+         {Network{4, 1, false}, Network{2, 1, false}, Network{1, 1, false}, Network{4, 2, false},
+          Network{4, 5, false}, Network{2, 3, false}, Network{4, 1, true}}) {
+      Movers movers(4, 4);
+      movers.program.optimizer = optimizer;
+      movers.cluster.network_cards_per_node = network.cards;
+      movers.cluster.levels = {{"leaf", 2, network.oversubscription, 0}};
+      movers.cluster.rails = network.rails;
+      std::vector<Flow> flows;
+      for (int device = 0; device < 16; ++device) {
+        int far = 0;
+        for (int owner = 0; owner < optimizer.dp; ++owner) {
+          if (owner / 4 == device / 4) continue;
+          flows.push_back({owner, device, 10, {}});
+          far += 10;
+        }
+        movers.stage({device});
+        movers.gather(device, 0, far);
+      }
+      double last = 0;
+      for (const Span& span : run_flows(flows, make_topology(movers.cluster))) {
+        last = std::max(last, span.end);
+      }
+      EXPECT_NEAR(movers.run().makespan_seconds, last, 1e-9 * last)
+          << optimizer.pp << " stages, " << network.cards << " cards, " << network.oversubscription
+          << (network.rails ? ", rails" : "");
+    }
+  }
+}
+
 // Whatever the network, nothing is faster than alone, and with room enough everything is as alone.
 TEST(LinkSharing, PipelinesOnRandomNetworks) {
   Random random(11);
