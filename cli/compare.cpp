@@ -150,8 +150,8 @@ void add_compare_command(CLI::App& app) {
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::policies | Has::communication | Has::schedule |
-                         Has::rates | Has::seed | Has::threads | Has::format | Has::output |
-                         Has::verbose);
+                         Has::rates | Has::switching | Has::seed | Has::threads | Has::format |
+                         Has::output | Has::verbose);
   defaults_from_plan(*command, false);
   CLI::Option* results =
       command

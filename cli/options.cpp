@@ -57,6 +57,11 @@ void add_system_options(CLI::App& command, CommonOptions& options) {
           },
           "published (the authors' formula) or composed (what is alive) [published]")
       ->check(CLI::IsMember({"published", "composed"}));
+  command
+      .add_option("--schemes", options.schemes,
+                  "consider derived schemes beside the profile's: cp (rings of 2, 4, 8), recompute "
+                  "(selective, full), layers (unequal stages); with commas")
+      ->check(not_empty());
 }
 
 void add_batch_options(CLI::App& command, CommonOptions& options) {
@@ -168,6 +173,15 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
           options.schedule = to_string(parse_schedule(text, "--schedule"));
         },
         "of pipelines: 1f1b, gpipe, interleaved:N, zb-h1, zb or unequal [the plan's, or 1f1b]");
+  }
+  if (has(Has::switching)) {
+    constexpr double kMostSwitch = 1e6;
+    command
+        .add_option(
+            "--switch-seconds", options.switch_seconds,
+            "what an iteration takes longer when its strategy is not that of the one before")
+        ->check(finite_number(0, kMostSwitch))
+        ->capture_default_str();
   }
   if (has(Has::rates)) {
     constexpr double kMost = 1e9;

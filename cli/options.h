@@ -17,6 +17,7 @@ struct CommonOptions {
   std::string cluster = "a800-64";  ///< preset or cluster JSON
   std::string profile;              ///< preset or HDF5; empty: the one that fits model and cluster
   MemoryModel memory_model = MemoryModel::published;
+  std::string schemes;                    ///< derived ones to consider: "cp,recompute,layers"
   std::string trace;                      ///< preset or file
   std::string trace_format;               ///< of that file; empty: by its ending
   std::uint64_t tokens_per_batch = 0;     ///< 0: not given
@@ -28,6 +29,7 @@ struct CommonOptions {
   std::vector<std::string> policies;  ///< as named, in order
   bool no_communication = false;
   std::string schedule;              ///< of pipelines; empty: the plan's
+  double switch_seconds = 0;         ///< what changing the strategy between iterations takes
   double price_per_device_hour = 0;  ///< 0: not given
   double watts_per_device = 0;       ///< 0: the data sheet's
   std::uint64_t seed = 0;
@@ -41,7 +43,7 @@ struct CommonOptions {
 
 /// Which of the common options a subcommand has; join with '|'.
 enum class Has : unsigned {
-  system = 1u << 0,         ///< --model --cluster --profile --memory-model
+  system = 1u << 0,         ///< --model --cluster --profile --memory-model --schemes
   trace = 1u << 1,          ///< --trace (required) --trace-format
   batch = 1u << 2,          ///< --tokens-per-batch --sequences-per-batch
   context = 1u << 3,        ///< --context --over-context
@@ -56,6 +58,7 @@ enum class Has : unsigned {
   verbose = 1u << 12,       ///< --verbose
   schedule = 1u << 13,      ///< --schedule
   rates = 1u << 14,         ///< --price-per-device-hour --watts-per-device
+  switching = 1u << 20,     ///< --switch-seconds
 };
 constexpr Has operator|(Has left, Has right) {
   return static_cast<Has>(static_cast<unsigned>(left) | static_cast<unsigned>(right));

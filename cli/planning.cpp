@@ -15,6 +15,7 @@ PlanRequest plan_request(const CLI::App& command, const CommonOptions& options) 
   request.cluster = options.cluster;
   request.profile = options.profile;
   if (command.count("--memory-model") > 0) request.memory_model = options.memory_model;
+  request.schemes = parse_scheme_space(options.schemes, "--schemes");
   request.context = options.context;
   request.tokens_per_batch =
       options.sequences_per_batch > 0 ? 0 : sampler_options(options).tokens_per_batch;
@@ -69,7 +70,7 @@ SystemChoice system_choice(const CLI::App& command, bool from_plan) {
 PlanResult plan_for_run(const CLI::App& command, const std::string& plan_path,
                         CommonOptions& options, const LengthTrace& trace) {
   if (plan_path.empty()) return make_plan(plan_request(command, options), &trace);
-  for (const char* name : {"--model", "--cluster", "--profile", "--memory-model"}) {
+  for (const char* name : {"--model", "--cluster", "--profile", "--memory-model", "--schemes"}) {
     if (command.count(name) > 0) {
       throw InputError("{}: the plan {} already names it; make another plan, or leave it out", name,
                        plan_path);
@@ -90,6 +91,7 @@ PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
   setup.context = static_cast<std::int64_t>(options.context);
   setup.assignment.max_tokens = static_cast<std::int64_t>(options.max_tokens);
   setup.assignment.count_parameter_traffic = !options.no_communication;
+  setup.switch_seconds = options.switch_seconds;
   setup.batches = survey.tuning;
   return setup;
 }

@@ -35,6 +35,9 @@ Plan system_of(const Options& options, const CLI::App& command) {
   if (command.count("--memory-model") > 0) {
     plan.memory_model = common.memory_model == MemoryModel::composed ? "composed" : "published";
   }
+  if (command.count("--schemes") > 0) {
+    plan.scheme_space = parse_scheme_space(common.schemes, "--schemes");
+  }
   return plan;
 }
 

@@ -100,7 +100,8 @@ void add_simulate_command(CLI::App& app) {
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::communication | Has::schedule | Has::rates |
-                         Has::seed | Has::threads | Has::format | Has::output | Has::verbose);
+                         Has::switching | Has::seed | Has::threads | Has::format | Has::output |
+                         Has::verbose);
   defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {

@@ -1,5 +1,7 @@
 #include "planner/mixtures.h"
 
+#include <algorithm>
+
 namespace hydraulis {
 namespace {
 
@@ -22,13 +24,22 @@ bool dominated(const SchemeOption& option, std::span<const SchemeOption> schemes
 
 std::vector<Strategy> mixtures(std::span<const SchemeOption> schemes, int devices,
                                std::int64_t least_tokens) {
-  // Analytic profiles know many schemes; beyond this many the pairs would outgrow their use.
+  // Some profiles know many schemes; beyond this many the pairs would outgrow their use.
   constexpr std::size_t kMostSchemes = 24;
   std::vector<const SchemeOption*> useful;
   for (const SchemeOption& option : schemes) {
     if (option.max_tokens <= 0 || option.scheme.devices() > devices) continue;
     if (dominated(option, schemes)) continue;
-    if (useful.size() < kMostSchemes) useful.push_back(&option);
+    useful.push_back(&option);
+  }
+  if (useful.size() > kMostSchemes) {
+    // Those that spend least on a token, and the one that holds most.
+    std::ranges::stable_sort(useful, {}, [](const SchemeOption* option) {
+      return option->cost.b * option->scheme.devices();
+    });
+    const SchemeOption* longest = *std::ranges::max_element(useful, {}, &SchemeOption::max_tokens);
+    useful.resize(kMostSchemes);
+    if (std::ranges::find(useful, longest) == useful.end()) useful.back() = longest;
   }
   std::vector<Strategy> result;
   for (const SchemeOption* long_one : useful) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "costmodel/build_cost_model.h"
+#include "costmodel/node_groups.h"
 #include "planner/mixtures.h"
 #include "planner/thin_set.h"
 #include "traces/sampler.h"
@@ -35,6 +36,16 @@ OptimizerLayout parse_layout(const std::string& text) {
 
 /// Plans over more devices than the cluster has, or fewer, are refused with the difference.
 void check_devices(const Strategy& strategy, const ClusterSpec& cluster) {
+  for (int group = 0; !cluster.groups.empty() && group < group_count(cluster); ++group) {
+    int own = 0;
+    for (const Scheme& scheme : strategy) own += scheme.group == group ? scheme.devices() : 0;
+    if (own > group_devices(cluster, group)) {
+      throw InfeasibleError(
+          "infeasible: devices: strategy {} needs {} of node group {}, cluster '{}' has {} there",
+          to_string(strategy), own, group, cluster.name, group_devices(cluster, group));
+    }
+  }
+  for (const Scheme& scheme : strategy) node_group(cluster, scheme.group);  // says which there are
   const int used = devices(strategy);
   if (used == cluster.devices()) return;
   if (used > cluster.devices()) {
@@ -74,6 +85,32 @@ void check_context(const CostModel& model, const std::vector<Strategy>& strategi
   }
 }
 
+/// The layout for the context; where none holds it, says which derived schemes would.
+OptimizerLayout layout_for(const PlanRequest& request, const ModelSpec& model,
+                           const ClusterSpec& cluster, const Profile& known, MemoryModel memory) {
+  const auto context = static_cast<std::int64_t>(request.context);
+  const auto layout = [&](const SchemeSpace& space, MemoryModel limit) {
+    return default_optimizer_layout(
+        model, cluster, widened_profile(model, cluster, known, limit, space), limit, context);
+  };
+  try {
+    return layout(request.schemes, memory);
+  } catch (const InfeasibleError& error) {
+    for (const char* text : {"cp", "recompute", "cp,recompute"}) {
+      const SchemeSpace space = parse_scheme_space(text, "schemes");
+      const MemoryModel limit = space.recompute ? MemoryModel::composed : memory;
+      if (space.recompute && request.memory_model == MemoryModel::published) continue;
+      try {
+        layout(space, limit);
+      } catch (const InfeasibleError&) {
+        continue;
+      }
+      throw InfeasibleError("{}; --schemes {} fits here", error.what(), text);
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> provenance(const CostModel& model) {
@@ -96,10 +133,11 @@ CostModel cost_model_of(const Plan& plan, const std::string& where) {
   try {
     const ModelSpec model = load_model(plan.model);
     const ClusterSpec cluster = load_cluster(plan.cluster);
-    const Profile profile =
+    const Profile known =
         plan.profile.empty() ? default_profile(model, cluster) : load_profile(plan.profile);
     const MemoryModel memory =
         plan.memory_model == "composed" ? MemoryModel::composed : MemoryModel::published;
+    const Profile profile = widened_profile(model, cluster, known, memory, plan.scheme_space);
     return make_cost_model(model, cluster, profile, memory, plan.set.optimizer);
   } catch (const Error& error) {
     throw Error(error.code(), where + ": " + error.what());
@@ -115,8 +153,10 @@ PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
 
 PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const ClusterSpec& cluster,
                      const std::optional<Profile>& given_profile, const LengthTrace* trace) {
-  const Profile profile = given_profile ? *given_profile : default_profile(model, cluster);
-  const MemoryModel memory = request.memory_model.value_or(default_memory_model(profile));
+  const Profile known = given_profile ? *given_profile : default_profile(model, cluster);
+  const MemoryModel memory = request.memory_model.value_or(
+      request.schemes.recompute ? MemoryModel::composed : default_memory_model(known));
+  const Profile profile = widened_profile(model, cluster, known, memory, request.schemes);
   const auto context = static_cast<std::int64_t>(request.context);
 
   std::vector<Strategy> given;
@@ -129,7 +169,7 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
   } else if (homogeneous != given.end()) {
     optimizer = layout_of(*homogeneous);
   } else {
-    optimizer = default_optimizer_layout(model, cluster, profile, memory, context);
+    optimizer = layout_for(request, model, cluster, known, memory);
   }
 
   PlanResult result;
@@ -139,6 +179,7 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
   plan.cluster = request.cluster;
   plan.profile = request.profile;
   plan.memory_model = to_string(memory);
+  plan.scheme_space = request.schemes;
   plan.context = request.context;
   plan.tokens_per_batch = request.tokens_per_batch;
   plan.schemes = scheme_options(result.model, request.max_tokens);
@@ -195,7 +236,10 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
       const auto longest = *std::max_element(batch.lengths.begin(), batch.lengths.end());
       if (shortest_reach == 0 || longest < shortest_reach) shortest_reach = longest;
     }
-    for (Strategy& strategy : mixtures(plan.schemes, cluster.devices(), shortest_reach)) {
+    // Over unlike nodes the proposal has its own.
+    std::vector<Strategy> simple;
+    if (cluster.groups.empty()) simple = mixtures(plan.schemes, cluster.devices(), shortest_reach);
+    for (Strategy& strategy : simple) {
       auto& strategies = plan.set.strategies;
       if (std::find(strategies.begin(), strategies.end(), strategy) == strategies.end()) {
         strategies.push_back(std::move(strategy));

@@ -14,6 +14,7 @@ struct PlanRequest {
   std::string cluster;
   std::string profile;                      ///< empty: the one that fits model and cluster
   std::optional<MemoryModel> memory_model;  ///< unset: what the profile supports
+  SchemeSpace schemes;                      ///< to consider beside the profile's
   std::uint64_t context = 0;                ///< tokens
   std::uint64_t tokens_per_batch = 0;       ///< 0: unscaled histogram
   std::int64_t max_tokens = 0;              ///< cap on a micro-batch, 0: none

@@ -116,6 +116,7 @@ Json to_json(const Plan& plan, bool reproducible) {
   json["cluster"] = plan.cluster;
   json["profile"] = plan.profile;
   json["memory_model"] = plan.memory_model;
+  if (plan.scheme_space.any()) json["scheme_space"] = to_string(plan.scheme_space);
   json["context"] = plan.context;
   json["tokens_per_batch"] = plan.tokens_per_batch;
   json["schemes"] = Json::array();
@@ -151,6 +152,8 @@ Plan plan_from_json(const Json& json, const std::string& where) {
     throw InputError("{}: '{}', expected published or composed", fields.name("memory_model"),
                      plan.memory_model);
   }
+  plan.scheme_space =
+      parse_scheme_space(fields.text_or("scheme_space", ""), fields.name("scheme_space"));
   plan.context = static_cast<std::uint64_t>(fields.integer("context", 1, kMostTokens));
   plan.tokens_per_batch =
       static_cast<std::uint64_t>(fields.integer("tokens_per_batch", 0, kMostTokens));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "costmodel/scheme_space.h"
 #include "planner/proposal.h"
 #include "planner/schedule_choice.h"
 
@@ -18,20 +19,22 @@ struct Plan {
   std::string cluster;                 ///< preset or path, as given to --cluster
   std::string profile;                 ///< preset or path, as given to --profile
   std::string memory_model;            ///< "published" or "composed"
+  SchemeSpace scheme_space;            ///< derived schemes beside the profile's
   std::uint64_t context = 0;           ///< tokens
   std::uint64_t tokens_per_batch = 0;  ///< 0: not planned for a certain batch
   double proposal_seconds = 0;         ///< measured
   ScheduleChoice schedule;             ///< of the pipelines, when iterations are run
 };
 
-/// {"model", "cluster", "profile", "memory_model", "context", "tokens_per_batch",
+/// {"model", "cluster", "profile", "memory_model", "scheme_space"?, "context", "tokens_per_batch",
 ///  "schemes": [{"cp", "tp", "pp", "recompute"?, "layers"?, "max_tokens",
 ///               "seconds_per_squared_token", "seconds_per_token", "seconds_per_micro_batch"}…],
 ///  "strategies": [[{"cp", "tp", "pp", "recompute"?, "layers"?}…]…],
 ///  "optimizer_layout": {"dp", "tp", "pp"}, "schedule"?, "proposal_seconds"}
 ///
-/// `recompute` is left out when it is "none", `layers` when they are split evenly,
-/// `schedule` when it is 1f1b, `proposal_seconds` when `reproducible`.
+/// `scheme_space` ("cp,recompute,layers" or a part) is left out when it is empty, `recompute` when
+/// it is "none", `layers` when they are split evenly, `schedule` when it is 1f1b,
+/// `proposal_seconds` when `reproducible`.
 Json to_json(const Plan& plan, bool reproducible);
 
 /// Reads a plan; `where` names the file in messages. Throws InputError naming the field for

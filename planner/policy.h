@@ -17,6 +17,9 @@ struct PolicySetup {
   StrategySet set;           ///< proposed strategies; policies with a layout of their own ignore it
   std::int64_t context = 0;  ///< longest sequence that must be trainable, tokens
   AssignmentOptions assignment;
+  /// What an iteration takes longer when its strategy is not that of the one before, beside the
+  /// parameter traffic that every iteration has: seconds.
+  double switch_seconds = 0;
   /// Batches that a layout may be tuned on: taken evenly from the run's own, so that a static
   /// baseline is as good as it can be made.
   std::span<const Batch> batches;
@@ -48,6 +51,8 @@ struct PolicyInfo {
   /// Whether the runtime executes its programs: one phase, parameters that stay for the iteration,
   /// each batch trained when it is drawn.
   bool trainable = true;
+  /// Whether it lays pipelines over node groups of unlike devices (ClusterSpec::groups).
+  bool unlike_nodes = false;
 };
 
 /// Every policy, in the order of their help.
@@ -57,7 +62,7 @@ std::span<const PolicyInfo> policies();
 const PolicyInfo& policy_info(const std::string& name);
 
 /// Throws what policy_info() throws, and InfeasibleError when the policy has no layout for the
-/// context.
+/// context or none for unlike nodes.
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup);
 
 /// The sequences of a batch that have tokens; those of length 0 train nothing.

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "base/error.h"
+#include "costmodel/node_groups.h"
 #include "planner/proposal.h"
+#include "planner/proposal_groups.h"
 
 namespace hydraulis {
 
@@ -60,6 +63,26 @@ std::vector<LengthCount> length_histogram(const LengthTrace& trace, std::int64_t
   return histogram;
 }
 
+namespace {
+
+/// On unlike nodes: `upto` and `bottleneck` are left out, for sets are thinned by real batches.
+Proposal propose_on_groups(ProposalProblem problem, const ClusterSpec& cluster) {
+  const auto start = std::chrono::steady_clock::now();
+  GroupProblem groups;
+  groups.problem = std::move(problem);
+  for (int g = 0; g < group_count(cluster); ++g) {
+    groups.group_devices.push_back(group_devices(cluster, g));
+  }
+  Proposal proposal;
+  proposal.set.optimizer = groups.problem.optimizer;
+  proposal.set.strategies = propose_over_groups(groups);
+  proposal.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return proposal;
+}
+
+}  // namespace
+
 Proposal propose(const LengthTrace& trace, const CostModel& model, const ProposalOptions& options) {
   ProposalProblem problem;
   problem.context = options.context;
@@ -74,6 +97,7 @@ Proposal propose(const LengthTrace& trace, const CostModel& model, const Proposa
   // The search does not grow with the number of devices, so there is no reason for a coarser step.
   problem.device_step = options.device_step != 0 ? options.device_step : 1;
   problem.max_strategies = options.max_strategies;
+  if (!model.cluster.groups.empty()) return propose_on_groups(std::move(problem), model.cluster);
   Proposal proposal = propose_strategies(problem);
   // The published objective charges the constant of a micro-batch to every sequence, as if none
   // were packed together. Real micro-batches are filled, so a second search spreads it over the

@@ -1,5 +1,7 @@
 #include "sim/run_policy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -13,6 +15,17 @@ constexpr std::uint64_t kTuningBatches = 16;
 /// Iterations planned before they are simulated: enough to keep every thread busy.
 std::uint64_t iterations_at_once(int threads) {
   return std::max<std::uint64_t>(32, 4 * static_cast<std::uint64_t>(std::max(1, threads)));
+}
+
+/// Adds what changing the strategy takes to an iteration: its devices move nothing and compute
+/// nothing meanwhile.
+void add_switch(IterationResult& iteration, double seconds, int devices) {
+  const double longer = iteration.time_seconds / (iteration.time_seconds + seconds);
+  iteration.time_seconds += seconds;
+  iteration.bubble_share = iteration.bubble_share * longer;
+  iteration.mfu *= longer;
+  iteration.exposed_communication_seconds += seconds;
+  iteration.losses.exposed += seconds * devices;
 }
 
 /// The batches of a run in order, with those that a policy wants to see ahead.
@@ -63,6 +76,8 @@ SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, con
   RunTotals totals;
   double wall_seconds = 0;
   std::vector<BatchPlan> plans;
+  int strategy = -1;
+  int switches = 0;
   if (options.keep_iterations) simulated.result.iterations.reserve(run.iterations);
   for (std::uint64_t first = 0; first < run.iterations; first += plans.size()) {
     const std::uint64_t count =
@@ -70,8 +85,13 @@ SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, con
     plans.clear();
     for (std::uint64_t i = 0; i < count; ++i) plans.push_back(planner->plan(window.next()));
     const auto begin = std::chrono::steady_clock::now();
-    for (const IterationResult& iteration :
+    for (IterationResult& iteration :
          simulate_part(plans, simulated.model, options.iteration, first)) {
+      if (setup.switch_seconds > 0 && strategy >= 0 && iteration.strategy != strategy) {
+        ++switches;
+        add_switch(iteration, setup.switch_seconds, simulated.model.cluster.devices());
+      }
+      strategy = iteration.strategy;
       totals.add(iteration);
       if (options.keep_iterations) simulated.result.iterations.push_back(iteration);
     }
@@ -83,6 +103,10 @@ SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, con
   // Policies that make up strategies on the way have them all now, and know what they delayed.
   simulated.strategies = planner->strategies();
   simulated.remark = planner->remark();
+  if (setup.switch_seconds > 0) {
+    simulated.remark +=
+        fmt::format("; {} switches of the strategy, {:g} s each", switches, setup.switch_seconds);
+  }
   if (planner->reorders_data()) {
     simulated.remark += "; trains sequences in other iterations than drawn";
   }

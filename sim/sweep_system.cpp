@@ -206,6 +206,7 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
     throw InputError("{} is '{}', expected published or composed", fields.name("memory_model"),
                      memory);
   }
+  request.schemes = parse_scheme_space(fields.text_or("schemes", ""), fields.name("schemes"));
   request.strategies = fields.text_or("strategies", "");
   request.optimizer_layout = fields.text_or("optimizer_layout", "");
   const auto whole = [&](const char* name, std::int64_t fallback, std::int64_t low,
@@ -253,6 +254,7 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   settings["profile"] = request.profile;
   settings["profile_file"] = file_state(request.profile);
   settings["memory_model"] = memory;
+  if (request.schemes.any()) settings["schemes"] = to_string(request.schemes);
   settings["strategies"] = request.strategies;
   settings["optimizer_layout"] = request.optimizer_layout;
   settings["context"] = request.context;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "costmodel/derived_schemes.h"
+#include "costmodel/node_groups.h"
 #include "planner/bounds.h"
 
 namespace hydraulis {
@@ -24,14 +25,32 @@ std::vector<std::vector<Sequence>> sample_batches(std::span<const Batch> batches
 HomogeneousLayout make_layout(const PolicySetup& setup, const Scheme& scheme) {
   HomogeneousLayout layout;
   layout.model = setup.model;
-  const int replicas = setup.model.cluster.devices() / scheme.devices();
+  const ClusterSpec& cluster = setup.model.cluster;
   // Context-parallel ranks hold the same parameters, so they count as data parallel here.
-  layout.model.optimizer = {replicas * scheme.cp, scheme.tp, scheme.pp};
+  layout.model.optimizer = {cluster.devices() / scheme.devices() * scheme.cp, scheme.tp, scheme.pp};
+  Strategy strategy;
+  for (int group = 0; group < group_count(cluster); ++group) {
+    Scheme own = scheme;
+    own.group = group;
+    strategy.insert(strategy.end(),
+                    static_cast<std::size_t>(group_devices(cluster, group) / scheme.devices()),
+                    own);
+  }
+  // The one with least memory stands first: what all hold is what it holds.
+  std::ranges::stable_sort(
+      strategy, {}, [&](const Scheme& own) { return memory_limit_bytes(layout.model, own.group); });
   StrategySet set;
-  set.strategies.push_back(Strategy(static_cast<std::size_t>(replicas), scheme));
+  set.strategies.push_back(std::move(strategy));
   set.optimizer = layout.model.optimizer;
   layout.prepared = prepare(set, layout.model, setup.assignment);
   return layout;
+}
+
+bool fills_groups(const ClusterSpec& cluster, const Scheme& scheme) {
+  for (int group = 0; group < group_count(cluster); ++group) {
+    if (group_devices(cluster, group) % scheme.devices() != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -50,7 +69,7 @@ HomogeneousLayout best_homogeneous_layout(const PolicySetup& setup, const Layout
   std::int64_t longest_held = 0;
   std::string closest = "none divides the cluster";
   for (const Scheme& scheme : known_schemes(setup.model)) {
-    if (devices % scheme.devices() != 0) continue;
+    if (scheme.group != 0 || !fills_groups(setup.model.cluster, scheme)) continue;
     HomogeneousLayout layout = make_layout(setup, scheme);
     const PipelineCost& pipeline = layout.prepared.pipelines.front().front();
     if (pipeline.max_tokens > longest_held) {

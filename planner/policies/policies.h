@@ -10,6 +10,13 @@ namespace hydraulis {
 
 /// The strategy set, one strategy chosen for each iteration, two-stage assignment.
 std::unique_ptr<Policy> make_hydraulis(const PolicySetup& setup);
+/// The same with the strategies of coming batches in view: switching costs
+/// PolicySetup::switch_seconds, and by dynamic programming over a window of batches a strategy is
+/// changed only where that pays. Every batch is trained as drawn.
+std::unique_ptr<Policy> make_steady(const PolicySetup& setup);
+/// The same with sequences dealt anew over a window of batches (planner/window_split.h). Reorders
+/// data.
+std::unique_ptr<Policy> make_ahead(const PolicySetup& setup);
 /// The best homogeneous layout with the two-stage assignment: what assignment alone gains.
 std::unique_ptr<Policy> make_hydraulis_static(const PolicySetup& setup);
 /// The best homogeneous layout, sequences packed to the context length and dealt round robin: what

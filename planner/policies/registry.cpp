@@ -10,13 +10,17 @@ namespace {
 
 constexpr std::array kPolicies = {
     PolicyInfo{"static-pack", "best homogeneous layout, packing to the context length",
-               make_static_pack},
+               make_static_pack, true, true},
     PolicyInfo{"static-pad", "best homogeneous layout, padding to the longest of a micro-batch",
-               make_static_pad},
+               make_static_pad, true, true},
     PolicyInfo{"hydraulis-static", "best homogeneous layout, two-stage assignment",
-               make_hydraulis_static},
+               make_hydraulis_static, true, true},
     PolicyInfo{"hydraulis", "a heterogeneous strategy chosen every iteration, two-stage assignment",
-               make_hydraulis},
+               make_hydraulis, true, true},
+    PolicyInfo{"hydraulis-steady", "strategies kept where switching does not pay, 7 batches ahead",
+               make_steady, true, true},
+    PolicyInfo{"hydraulis-ahead", "sequences dealt anew over windows of 8 batches", make_ahead,
+               false, true},
     PolicyInfo{"megatron", "Megatron-LM: best tp, pp, cp layout, packing in the order drawn",
                make_megatron},
     PolicyInfo{"dynamic-cp", "Megatron-LM's dynamic context parallelism", make_dynamic_cp, false},
@@ -46,7 +50,14 @@ const PolicyInfo& policy_info(const std::string& name) {
 }
 
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetup& setup) {
-  return policy_info(name).make(setup);
+  const PolicyInfo& policy = policy_info(name);
+  if (!policy.unlike_nodes && !setup.model.cluster.groups.empty()) {
+    throw InfeasibleError(
+        "infeasible: policy '{}' lays pipelines over like nodes alone, cluster '{}' has {} groups "
+        "of nodes; hydraulis plans for them",
+        name, setup.model.cluster.name, setup.model.cluster.groups.size());
+  }
+  return policy.make(setup);
 }
 
 std::vector<Sequence> sequences_of(const Batch& batch) {

@@ -187,6 +187,61 @@ TEST_F(RunCommand, ComparisonsGoOnWithoutAPolicyThatDoesNotFit) {
   expect_refused(command_.run(compare_of("static-pack,hydraulic")), 2, "'hydraulic' is not known");
 }
 
+TEST_F(RunCommand, SwitchesOfTheStrategyCostWhatIsSaid) {
+  const auto run = [&](const std::string& seconds) {
+    return command_.json({"compare", "--plan", "plan.json", "--trace", "commoncrawl",
+                          "--over-context", "truncate", "--iterations", "12", "--policies",
+                          "hydraulis,hydraulis-steady", "--switch-seconds", seconds});
+  };
+  const auto mean = [](const Json& json, std::size_t policy) {
+    return json.at("policies")[policy].at("mean_ms").get<double>();
+  };
+  const Json free = run("0");
+  EXPECT_DOUBLE_EQ(mean(free, 0), mean(free, 1));
+  const Json dear = run("30");
+  EXPECT_GT(mean(dear, 0), mean(free, 0));
+  EXPECT_LT(mean(dear, 1), mean(dear, 0));
+  EXPECT_THAT(dear.at("policies")[0].at("remark"),
+              ::testing::HasSubstr("switches of the strategy, 30 s each"));
+  expect_refused(command_.run(compare({"--switch-seconds", "-1"})), 2, "--switch-seconds");
+}
+
+TEST_F(RunCommand, DerivedSchemesAreAskedFor) {
+  const Arguments plan = {"plan",      "--trace", "github-gpt2", "--over-context", "truncate",
+                          "--context", "131072",  "-o",          "long.json"};
+  expect_refused(command_.run(plan), 3, "--schemes cp fits here");
+  Arguments with = plan;
+  with.insert(with.end(), {"--schemes", "cp"});
+  const Outcome made = command_.run(with);
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, ::testing::HasSubstr("context parallelism derived"));
+  const Json json =
+      command_.json({"compare", "--plan", "long.json", "--trace", "github-gpt2", "--over-context",
+                     "truncate", "--iterations", "2", "--policies", "static-pack,hydraulis"});
+  EXPECT_GT(json.at("policies")[1].at("speedup").get<double>(), 1);
+  with.back() = "tp";
+  expect_refused(command_.run(with), 2, "--schemes: 'tp'");
+  expect_refused(command_.run(compare({"--schemes", "cp"})), 2, "--schemes: the plan");
+}
+
+TEST_F(RunCommand, UnlikeNodesInOneCluster) {
+  const std::string device = R"({"name": "a800", "memory_gib": 80, "peak_bf16_teraflops": 312,
+               "memory_bandwidth_gigabytes_per_second": 2039})";
+  command_.folder().write("mixed.json",
+                          R"({"devices_per_node": 8, "groups": [{"nodes": 4, "device": )" + device +
+                              R"(}, {"nodes": 4, "device": )" + device +
+                              R"(, "relative_speed": 2}],
+    "intra_node": {"bandwidth_gigabytes_per_second": 200, "latency_microseconds": 3.4},
+    "inter_node": {"bandwidth_gigabits_per_second": 200, "latency_microseconds": 14}})");
+  const Json json = command_.json({"compare", "--cluster", "mixed.json", "--trace", "web-gpt2",
+                                   "--over-context", "truncate", "--iterations", "3", "--policies",
+                                   "static-pack,flexsp,hydraulis-static,hydraulis"});
+  const Json& policies = json.at("policies");
+  EXPECT_THAT(policies[1].at("infeasible"), ::testing::HasSubstr("lays pipelines over like nodes"));
+  EXPECT_GT(policies[2].at("speedup").get<double>(), 1);
+  EXPECT_GT(policies[3].at("speedup").get<double>(), policies[2].at("speedup").get<double>());
+}
+
 TEST_F(RunCommand, MemoryDoesNotGrowWithTheBatchesOfARun) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer keeps what was freed";

@@ -87,7 +87,7 @@ TEST(ClusterSpec, BadGroupsAreRefused) {
     return with(Json::array({group}));
   };
   for (const Json& json :
-       {with(Json::array()), with(4), changed("nodes", 0), changed("nodes", 1 << 17),
+       {with(Json::array()), with(4), changed("nodes", 0), changed("nodes", (1 << 17) + 1),
         changed("relative_speed", 0), changed("relative_speed", -1), changed("speed", 1),
         changed("device", "a800")}) {
     expect_error<InputError>([&] { parse_cluster(json, "c.json"); }, {"c.json", "groups"});

@@ -5,6 +5,12 @@
 
 #include "base/error.h"
 #include "case_study.h"
+#include "costmodel/node_groups.h"
+#include "planner/assignment.h"
+#include "planner/policy.h"
+#include "planner/program/lower.h"
+#include "planner/program/verify.h"
+#include "planner/verify_plan.h"
 
 namespace hydraulis {
 namespace {
@@ -129,6 +135,95 @@ TEST(PlanBuild, ContextThatFitsNothingNamesTheNearest) {
   request.context = 65'536;
   expect_refused(request, ExitCode::infeasible, AllOf(HasSubstr("65536"), HasSubstr("43520")),
                  &trace);
+}
+
+TEST(PlanBuild, DerivedSchemesHoldLongerContexts) {
+  const LengthTrace trace = load_trace("github-gpt2");
+  PlanRequest request = case_study_request();
+  request.context = 131'072;
+  request.tokens_per_batch = 400'000;
+  expect_refused(request, ExitCode::infeasible, HasSubstr("--schemes cp fits here"), &trace);
+  request.schemes = parse_scheme_space("cp", "test");
+  const PlanResult rings = make_plan(request, &trace);
+  EXPECT_EQ(rings.plan.memory_model, "published");
+  request.schemes = parse_scheme_space("cp,recompute,layers", "test");
+  request.tokens_per_batch = 0;  // not tried on batches, which takes most of the time
+  const PlanResult all = make_plan(request, &trace);
+  EXPECT_EQ(all.plan.memory_model, "composed");  // the published one knows no recomputation
+  for (const PlanResult* result : {&rings, &all}) {
+    std::int64_t longest = 0;
+    for (const Strategy& strategy : result->plan.set.strategies) {
+      for (const Scheme& scheme : strategy) {
+        longest = std::max(longest, max_tokens(result->model, scheme));
+      }
+    }
+    EXPECT_GE(longest, 131'072);
+    // The file of the plan gives the same schemes again.
+    const Plan read = plan_from_json(to_json(result->plan, true), "plan.json");
+    EXPECT_EQ(read.scheme_space, result->plan.scheme_space);
+    const CostModel again = cost_model_of(read, "plan.json");
+    for (const SchemeOption& option : result->plan.schemes) {
+      EXPECT_EQ(max_tokens(again, option.scheme), option.max_tokens) << to_string(option.scheme);
+    }
+  }
+  request.memory_model = MemoryModel::published;
+  expect_refused(request, ExitCode::bad_input, HasSubstr("--memory-model composed"), &trace);
+}
+
+ClusterSpec half_faster(double speed) {
+  ClusterSpec cluster = load_cluster("a800-64");
+  if (speed != 1) cluster.groups = {{4, cluster.device, 1}, {4, cluster.device, speed}};
+  return cluster;
+}
+
+// Planned and assigned; seconds of a few batches, every program checked.
+double seconds_on(const ClusterSpec& cluster, const LengthTrace& trace) {
+  const PlanResult result = make_plan(case_study_request(), load_model("llama-32b"), cluster,
+                                      load_profile("a800-llama-32b"), &trace);
+  for (const Strategy& strategy : result.plan.set.strategies) {
+    for (int group = 0; group < group_count(cluster); ++group) {
+      int used = 0;
+      for (const Scheme& scheme : strategy) used += scheme.group == group ? scheme.devices() : 0;
+      EXPECT_LE(used, group_devices(cluster, group)) << to_string(strategy);
+    }
+  }
+  const PreparedStrategies prepared = prepare(result.plan.set, result.model);
+  double seconds = 0;
+  for (const Batch& batch : test::case_study_batches("web-gpt2", 3)) {
+    const BatchPlan plan = assign(sequences_of(batch), prepared);
+    EXPECT_THAT(verify(plan, batch, result.model), ::testing::IsEmpty());
+    const Program program = lower(plan, result.model);
+    EXPECT_THAT(verify(program, result.model), ::testing::IsEmpty());
+    for (const Stage& stage : program.stages) {
+      const int group = program.pipelines[static_cast<std::size_t>(stage.pipeline)].scheme.group;
+      for (const int device : stage.devices) {
+        if (!cluster.groups.empty()) {
+          EXPECT_EQ(device / 32, group);
+        }
+      }
+    }
+    seconds += plan.makespan_seconds;
+  }
+  return seconds;
+}
+
+// Half of the nodes are twice as fast: 1.5 times the speed of all slow ones in sum, of which little
+// is lost.
+TEST(PlanBuild, UnlikeNodesAreUsedForWhatTheyCanDo) {
+  const LengthTrace trace = load_trace("web-gpt2");
+  const double alike = seconds_on(half_faster(1), trace);
+  const double unlike = seconds_on(half_faster(2), trace);
+  EXPECT_LT(unlike, alike / 1.3);
+  EXPECT_GT(unlike, alike / 1.55);
+  PlanRequest request = case_study_request();
+  request.strategies = "4x(1,16,1)";
+  try {
+    make_plan(request, load_model("llama-32b"), half_faster(2), load_profile("a800-llama-32b"),
+              nullptr);
+    ADD_FAILURE() << "expected an error";
+  } catch (const InfeasibleError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("needs 64 of node group 0"));
+  }
 }
 
 TEST(PlanBuild, ProposesForATrace) {

@@ -40,6 +40,31 @@ BatchRun small_run(const LengthTrace& trace, std::uint64_t iterations) {
   return run;
 }
 
+TEST(RunPolicy, SwitchesCostWhatTheSetupSays) {
+  const LengthTrace trace = mixed_trace();
+  const BatchRun run = small_run(trace, 40);
+  const BatchSurvey surveyed = survey(run);
+  PolicySetup made = setup(surveyed.tuning);
+  const SimulatedRun free = run_policy("hydraulis", made, run);
+  made.switch_seconds = 2;
+  const SimulatedRun charged = run_policy("hydraulis", made, run);
+  int switches = 0;
+  for (std::size_t i = 0; i < 40; ++i) {
+    const IterationResult& before = free.result.iterations[i];
+    const IterationResult& after = charged.result.iterations[i];
+    const bool switched = i > 0 && before.strategy != free.result.iterations[i - 1].strategy;
+    switches += switched ? 1 : 0;
+    EXPECT_DOUBLE_EQ(after.time_seconds, before.time_seconds + (switched ? 2 : 0));
+    EXPECT_NEAR(after.losses.whole(), 16 * after.time_seconds, 1e-6);
+    EXPECT_NEAR(after.mfu * after.time_seconds, before.mfu * before.time_seconds, 1e-9);
+  }
+  EXPECT_GT(switches, 0);
+  EXPECT_NEAR(charged.result.summary.mean_seconds - free.result.summary.mean_seconds,
+              2.0 * switches / 40, 1e-9);
+  const SimulatedRun steady = run_policy("hydraulis-steady", made, run);
+  EXPECT_LE(steady.result.summary.mean_seconds, charged.result.summary.mean_seconds);
+}
+
 // More iterations than are planned at once, against planning everything first.
 TEST(RunPolicy, StreamingGivesWhatPlanningTheWholeRunFirstGives) {
   const LengthTrace trace = mixed_trace();
@@ -50,8 +75,8 @@ TEST(RunPolicy, StreamingGivesWhatPlanningTheWholeRunFirstGives) {
   const BatchSurvey surveyed = survey(run);
   EXPECT_EQ(surveyed.over_context.sequences, sampler.position().counts.sequences);
   EXPECT_GT(surveyed.over_context.sequences, 0u);
-  for (const char* name :
-       {"static-pack", "hydraulis-static", "hydraulis", "hotspa", "wlb-llm", "longalign"}) {
+  for (const char* name : {"static-pack", "hydraulis-static", "hydraulis", "hydraulis-steady",
+                           "hydraulis-ahead", "hotspa", "wlb-llm", "longalign"}) {
     const auto planner = make_policy(name, setup(all));
     std::vector<BatchPlan> plans;
     for (std::size_t i = 0; i < all.size(); ++i) {

@@ -184,7 +184,7 @@ TEST(Sharded, ProfileWithoutATimeOfOneDeviceIsRefused) {
   const std::vector<Batch> batches = {batch_of({100})};
   PolicySetup tensor_only = setup(1000, batches);
   tensor_only.model.profile.schemes = {row(2, 1, 1e-6, 1e-3, 0)};
-  EXPECT_THROW(make_deepspeed(tensor_only), InputError);
+  EXPECT_THROW(make_deepspeed(tensor_only), InfeasibleError);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ PolicySetup case_study_setup(const std::vector<Batch>& batches) {
   setup.context = 32'768;
   setup.batches = batches;
   setup.assignment.count_parameter_traffic = true;
+  setup.switch_seconds = 1;
   return setup;
 }
 
@@ -83,10 +84,12 @@ INSTANTIATE_TEST_SUITE_P(Planner, WholeRuns, ::testing::ValuesIn(policy_names())
                          });
 
 TEST(AllPolicies, NoTwoLowerAlike) {
-  const auto batches = test::case_study_batches("web-gpt2", 2);
+  const auto batches = test::case_study_batches("web-gpt2", 5);
   std::map<std::string, std::string> met;  // program → policy
   for (const PolicyInfo& info : policies()) {
-    const auto policy = make_policy(info.name, case_study_setup(batches));
+    PolicySetup setup = case_study_setup(batches);
+    setup.switch_seconds = 100;  // never pays
+    const auto policy = make_policy(info.name, setup);
     std::string programs;
     for (const BatchPlan& plan : plan_run(*policy, batches)) {
       programs += program_to_json(lower(plan, policy->cost_model())).dump();
