@@ -165,6 +165,14 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
   if (has(Has::communication)) {
     command.add_flag("--no-communication", options.no_communication,
                      "count computation alone: no transfer takes time");
+    command
+        .add_option_function<std::string>(
+            "--network",
+            [&options](const std::string& text) { options.share_links = text == "flows"; },
+            "closed-form: every transfer has its links to itself; flows: transfers share ports, "
+            "cards, leaf and spine of the cluster's network max-min fairly")
+        ->check(CLI::IsMember({"closed-form", "flows"}))
+        ->default_str("closed-form");
   }
   if (has(Has::schedule)) {
     command.add_option_function<std::string>(

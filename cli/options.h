@@ -28,6 +28,7 @@ struct CommonOptions {
   std::uint64_t iterations = 100;
   std::vector<std::string> policies;  ///< as named, in order
   bool no_communication = false;
+  bool share_links = false;          ///< --network flows
   std::string schedule;              ///< of pipelines; empty: the plan's
   double switch_seconds = 0;         ///< what changing the strategy between iterations takes
   double price_per_device_hour = 0;  ///< 0: not given
@@ -50,7 +51,7 @@ enum class Has : unsigned {
   max_tokens = 1u << 4,     ///< --max-tokens
   iterations = 1u << 5,     ///< --iterations
   policies = 1u << 6,       ///< --policies
-  communication = 1u << 7,  ///< --no-communication
+  communication = 1u << 7,  ///< --no-communication --network
   seed = 1u << 8,           ///< --seed
   threads = 1u << 9,        ///< --threads
   format = 1u << 10,        ///< --json --csv --reproducible

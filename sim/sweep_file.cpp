@@ -32,6 +32,7 @@ constexpr std::array kFields = {"model",
                                 "iterations",
                                 "seed",
                                 "no_communication",
+                                "network",
                                 "bandwidth_scale",
                                 "latency_scale",
                                 "keep_iteration"};

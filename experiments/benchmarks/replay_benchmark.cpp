@@ -1,14 +1,20 @@
 // Events per second of replaying lowered programs on one core, beside what the bare engine does
 // with as many events pending (counter share_of_engine). "whole" includes building the graph and
-// the accounts of time and memory, which is what an iteration of `simulate` pays.
+// the accounts of time and memory, which is what an iteration of `simulate` pays; "flows" the links
+// as well, which all transfers of a narrow network share. settle_component is what one arrival and
+// departure cost where every flow shares a full link with all others, by kinds of flows: the part
+// that grows with what is shared.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
 #include <ctime>
+#include <memory>
+#include <vector>
 
 #include "base/random.h"
 #include "planner/program/lower.h"
 #include "sim/engine.h"
+#include "sim/fair_share.h"
 #include "sim/replay.h"
 
 namespace {
@@ -67,17 +73,26 @@ double engine_events_per_second(std::uint32_t pending) {
   return static_cast<double>(engine.events()) / taken;
 }
 
-void replay_whole(benchmark::State& state) {
+void run_replay(benchmark::State& state, bool flows) {
   const Program program =
       make_program(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
   const Durations durations = draw_durations(program);
+  ReplayOptions options;
+  if (flows) {
+    ClusterSpec cluster = load_cluster("a800-1024");
+    cluster.nodes = program.devices / program.devices_per_node;
+    cluster.network_cards_per_node = 1;
+    cluster.network_card_bytes_per_second = 1e9;
+    cluster.levels = {{"leaf", 4, 2, 1e-6}};
+    options.network = std::make_shared<const Topology>(make_topology(cluster));
+  }
   // About one computation and one transfer are under way on every stage.
   const double ceiling =
       engine_events_per_second(static_cast<std::uint32_t>(2 * program.stages.size()));
   std::uint64_t events = 0;
   const double begin = processor_seconds();
   for (auto _ : state) {
-    const Replay result = replay(program, durations);
+    const Replay result = replay(program, durations, options);
     benchmark::DoNotOptimize(result.makespan_seconds);
     events += result.events;
   }
@@ -90,6 +105,43 @@ void replay_whole(benchmark::State& state) {
   state.SetLabel("pipelines of 8 stages x micro-batches");
 }
 
+void replay_whole(benchmark::State& state) { run_replay(state, false); }
+void replay_flows(benchmark::State& state) { run_replay(state, true); }
+
+void settle_component(benchmark::State& state) {
+  const auto kinds = static_cast<std::uint32_t>(state.range(0));
+  // Everybody on link 0, which is full, and each on one of its own.
+  std::vector<double> capacities(1 + kinds, 2);
+  capacities[0] = kinds / 4.0;
+  std::vector<std::vector<ResourceUse>> uses;
+  Random random(1);
+  for (std::uint32_t k = 0; k < kinds; ++k) {
+    uses.push_back({{0, 0.5 + random.uniform()}, {1 + k, 1}});
+  }
+  FairShare share(capacities, kinds);
+  double rates = 0;
+  const auto look = [&](std::uint32_t kind) { rates += share.rate(kind); };
+  for (std::uint32_t k = 0; k < kinds; ++k) share.start(k, uses[k]);
+  share.settle(look);
+  std::uint32_t next = 0;
+  for (auto _ : state) {
+    share.end(next);
+    share.settle(look);
+    share.start(next, uses[next]);
+    share.settle(look);
+    next = (next + 1) % kinds;
+  }
+  benchmark::DoNotOptimize(rates);
+  state.SetItemsProcessed(2 * state.iterations());
+}
+
+BENCHMARK(replay_flows)
+    ->ArgNames({"pipelines", "micro_batches"})
+    ->Args({1, 64})
+    ->Args({8, 64})
+    ->Args({32, 128})
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(settle_component)->ArgName("kinds")->RangeMultiplier(4)->Range(4, 4096);
 BENCHMARK(replay_whole)
     ->ArgNames({"pipelines", "micro_batches"})
     ->Args({1, 64})

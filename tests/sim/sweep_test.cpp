@@ -49,6 +49,31 @@ TEST(Sweep, TheGridIsWalkedWithTheFirstAxisSlowest) {
   EXPECT_EQ(sweep.points[3].axis_values, (std::vector<Json>{4, "static-pack"}));
 }
 
+// Two nodes of eight devices that share one card of a device's bandwidth: gathers over it wait.
+TEST(Sweep, NetworksAreShared) {
+  const TemporaryFolder folder;
+  Json json = small_sweep();
+  json["cluster"] = cluster_json(load_cluster("a800-16"));
+  json["cluster"]["network_cards"] = {{"per_node", 8}};
+  json["grid"] = {{"cluster.network_cards.per_node", {8, 1}},
+                  {"network", {"closed-form", "flows"}}};
+  const SweepRun run = swept(json, folder / "parts");
+  ASSERT_EQ(run.results.runs.size(), 4u);
+  std::vector<double> seconds;
+  for (const ResultRun& one : run.results.runs) {
+    ASSERT_EQ(one.outcome, RunOutcome::done) << one.message;
+    seconds.push_back(one.summary.mean_seconds);
+  }
+  EXPECT_NEAR(seconds[1], seconds[0], 1e-9);
+  EXPECT_EQ(seconds[2], seconds[0]);
+  EXPECT_GT(seconds[3], 1.02 * seconds[0]);
+  json["grid"]["network"] = {"packets"};
+  const SweepRun refused = swept(json, folder / "other");
+  EXPECT_NE(refused.results.runs[0].outcome, RunOutcome::done);
+  EXPECT_NE(refused.results.runs[0].message.find("closed-form or flows"), std::string::npos)
+      << refused.results.runs[0].message;
+}
+
 // The same as planning and simulating by hand.
 TEST(Sweep, APointIsWhatSimulateGives) {
   const TemporaryFolder folder;
