@@ -1,7 +1,7 @@
 #pragma once
 
 #include "costmodel/cost_model.h"
-#include "planner/strategy.h"
+#include "planner/batch_plan.h"
 
 namespace hydraulis {
 
@@ -10,5 +10,9 @@ namespace hydraulis {
 /// little it computes. Bytes are those of the lowered program's gather and reduce instructions;
 /// links as in the cluster, without contention.
 double parameter_traffic_seconds(const Strategy& strategy, const CostModel& model);
+
+/// The same of an iteration that may have several phases, each with its busiest stage: what its
+/// switches move counts, what stays in place does not.
+double parameter_traffic_seconds(const BatchPlan& plan, const CostModel& model);
 
 }  // namespace hydraulis

@@ -24,6 +24,8 @@ DryRun dry_run(const RunConfig& config) {
   result.notes = data.notes();
   const std::vector<Batch> tuning = tuning_batches(config, setup);
   const std::unique_ptr<Policy> policy = make_policy(config.policy, policy_setup(setup, tuning));
+  CostModel model = setup.model;
+  model.optimizer = policy->cost_model().optimizer;
   if (!policy->remark().empty()) result.notes.push_back(policy->remark());
   const auto context = static_cast<double>(setup.data.sampling.context);
   const std::string beyond = beyond_measurements(setup.model, context, context);
@@ -32,18 +34,17 @@ DryRun dry_run(const RunConfig& config) {
   for (std::int64_t i = 0; i < result.batches; ++i) {
     const Batch batch = lengths_of(data.next());
     const BatchPlan plan = policy->plan(std::span(&batch, 1));
-    const double seconds = predicted_seconds(plan, setup.model);
+    const double seconds = predicted_seconds(plan, model);
     const auto count = static_cast<double>(result.batches);
     result.mean_tokens += static_cast<double>(batch.tokens()) / count;
     result.mean_seconds += seconds / count;
     result.most_seconds = std::max(result.most_seconds, seconds);
-    const std::string name = to_string(strategy_of(plan));
+    const std::string name = strategy_text(plan);
     auto use = std::find_if(result.strategies.begin(), result.strategies.end(),
                             [&](const DryRun::Use& known) { return known.strategy == name; });
     if (use == result.strategies.end()) use = result.strategies.insert(use, {name, 0, {}});
     ++use->batches;
-    const StageMemory memory =
-        estimate_memory(setup.model, lower(plan, setup.model, setup.plan.schedule));
+    const StageMemory memory = estimate_memory(model, lower(plan, model, setup.plan.schedule));
     if (memory.total() > use->fullest.total()) use->fullest = memory;
   }
   return result;

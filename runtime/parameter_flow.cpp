@@ -2,25 +2,6 @@
 
 namespace hydraulis {
 
-RankTransfers rank_transfers(const ModelSpec& model, const Program& program, int rank) {
-  GatherPlanner planner(model, program.optimizer, program.devices_per_node);
-  RankTransfers result;
-  for (const Stage& stage : program.stages) {
-    const int tp = program.pipelines[stage.pipeline].scheme.tp;
-    std::vector<int> layers;
-    if (stage.has_embedding) layers.push_back(kEmbeddingLayer);
-    for (int layer = stage.layer_begin; layer < stage.layer_end; ++layer) layers.push_back(layer);
-    if (stage.has_head) layers.push_back(model.layers);
-    for (const int layer : layers) {
-      for (const Transfer& transfer : planner.transfers(stage, tp, layer)) {
-        if (transfer.source == rank) result[layer].gives.push_back(transfer);
-        if (transfer.destination == rank) result[layer].takes.push_back(transfer);
-      }
-    }
-  }
-  return result;
-}
-
 namespace {
 
 /// A tied embedding that the head's stage keeps is the embedding's master copy.
@@ -31,49 +12,67 @@ int owner_layer(const Transfer& transfer, int layer) {
 }  // namespace
 
 ParameterFlow::ParameterFlow(const Backend& backend, OptimizerShard& shard,
-                             const RankTransfers& transfers, StageParameters* weights,
-                             StageParameters* gradients)
+                             const PhaseTransfers& transfers, Stream& stream,
+                             StageParameters* weights, StageParameters* gradients)
     : backend_(backend),
       shard_(shard),
       transfers_(transfers),
+      stream_(stream),
       weights_(weights),
-      gradients_(gradients),
-      stream_(backend.device->make_stream()) {}
+      gradients_(gradients) {
+  for (const auto& [layer, moved] : transfers_.reduce) left_.push_back(layer);
+}
 
 void ParameterFlow::start_gather() {
+  shard_.round_parameters(stream_);
+  gather(
+      [this](int layer, const Transfer& transfer) {
+        return shard_
+            .part(shard_.stage_parameters(), owner_layer(transfer, layer), transfer.tensor,
+                  transfer.begin, transfer.end)
+            .data;
+      },
+      false);
+}
+
+void ParameterFlow::start_switch(const StageParameters* before) {
+  gather(
+      [before](int layer, const Transfer& transfer) {
+        // A tied embedding lies with the head only where the embedding's own stage is another.
+        const bool there = before->holds(layer, transfer.tensor);
+        return before->address(there ? layer : owner_layer(transfer, layer), transfer.tensor,
+                               transfer.begin);
+      },
+      before == weights_);
+}
+
+void ParameterFlow::gather(const Source& source, bool in_place) {
   const std::int64_t element = size_of(backend_.type);
-  gathers_.clear();
-  shard_.round_parameters(*stream_);
+  const auto bytes = [&](const Transfer& transfer) {
+    return (transfer.end - transfer.begin) * element;
+  };
   // Copies within this rank first: on one stream with the messages they would wait for them.
-  for (const auto& [layer, transfers] : transfers_) {
+  for (const auto& [layer, transfers] : transfers_.gather) {
     for (const Transfer& take : transfers.takes) {
-      if (take.source != take.destination) continue;
-      const Matrix from = shard_.part(shard_.stage_parameters(), owner_layer(take, layer),
-                                      take.tensor, take.begin, take.end);
-      backend_.device->copy(weights_->address(layer, take.tensor, take.begin), from.data,
-                            from.elements() * element, *stream_);
+      if (take.source != take.destination || in_place) continue;
+      backend_.device->copy(weights_->address(layer, take.tensor, take.begin), source(layer, take),
+                            bytes(take), stream_);
     }
   }
-  for (const auto& [layer, transfers] : transfers_) {
+  for (const auto& [layer, transfers] : transfers_.gather) {
     std::vector<Message> messages;
     for (const Transfer& give : transfers.gives) {
       if (give.destination == give.source) continue;
-      const Matrix from = shard_.part(shard_.stage_parameters(), owner_layer(give, layer),
-                                      give.tensor, give.begin, give.end);
-      messages.push_back({give.destination, true, from.data, from.elements() * element});
+      messages.push_back({give.destination, true, source(layer, give), bytes(give)});
     }
     for (const Transfer& take : transfers.takes) {
       if (take.source == take.destination) continue;
-      messages.push_back({take.source, false, weights_->address(layer, take.tensor, take.begin),
-                          (take.end - take.begin) * element});
+      messages.push_back(
+          {take.source, false, weights_->address(layer, take.tensor, take.begin), bytes(take)});
     }
-    if (!messages.empty()) backend_.world->exchange(messages, Channel::parameters, *stream_);
-    gathers_[layer] = backend_.device->record(*stream_);
+    if (!messages.empty()) backend_.world->exchange(messages, Channel::parameters, stream_);
+    gathers_[layer] = backend_.device->record(stream_);
   }
-  left_.clear();
-  for (const auto& [layer, transfers] : transfers_) left_.push_back(layer);
-  running_.clear();
-  first_running_ = 0;
 }
 
 void ParameterFlow::wait_for_layer(int layer, Stream& stream) {
@@ -81,16 +80,15 @@ void ParameterFlow::wait_for_layer(int layer, Stream& stream) {
   if (found != gathers_.end()) backend_.device->wait(stream, found->second);
 }
 
-bool ParameterFlow::gathered(int layer) const {
-  const auto found = gathers_.find(layer);
-  return found == gathers_.end() || found->second->done();
+void ParameterFlow::wait_for_all(Stream& stream) {
+  for (const auto& [layer, event] : gathers_) backend_.device->wait(stream, event);
 }
 
 double ParameterFlow::gathered_seconds(int layer) const { return gathers_.at(layer)->seconds(); }
 
 void ParameterFlow::start_reduction(int layer) {
   const std::int64_t element = size_of(shard_.gradients().type);
-  const LayerTransfers& transfers = transfers_.at(layer);
+  const LayerTransfers& transfers = transfers_.reduce.at(layer);
   Reduction reduction;
   reduction.layer = layer;
   std::vector<Message> messages;
@@ -108,8 +106,8 @@ void ParameterFlow::start_reduction(int layer) {
     }
     reduction.incoming.push_back(std::move(incoming));
   }
-  if (!messages.empty()) backend_.world->exchange(messages, Channel::reduction, *stream_);
-  reduction.event = backend_.device->record(*stream_);
+  if (!messages.empty()) backend_.world->exchange(messages, Channel::reduction, stream_);
+  reduction.event = backend_.device->record(stream_);
   running_.push_back(std::move(reduction));
 }
 
@@ -134,28 +132,26 @@ void ParameterFlow::add_finished(Stream& compute) {
 }
 
 void ParameterFlow::layer_complete(int layer, Stream& compute) {
-  backend_.device->wait(*stream_, backend_.device->record(compute));
+  backend_.device->wait(stream_, backend_.device->record(compute));
+  start_reductions_from(layer);
+  add_finished(compute);
+}
+
+void ParameterFlow::start_reductions_from(int layer) {
   while (!left_.empty() && left_.back() >= layer) {
     const int next = left_.back();
     left_.pop_back();
     start_reduction(next);
   }
-  add_finished(compute);
 }
 
 void ParameterFlow::finish_reduction(Stream& compute) {
-  backend_.device->wait(*stream_, backend_.device->record(compute));
-  while (!left_.empty()) {
-    const int next = left_.back();
-    left_.pop_back();
-    start_reduction(next);
-  }
+  backend_.device->wait(stream_, backend_.device->record(compute));
+  start_reductions_from(kEmbeddingLayer);
   while (first_running_ < running_.size()) {
     backend_.device->wait(compute, running_[first_running_].event);
     add_up(running_[first_running_++], compute);
   }
-  running_.clear();
-  first_running_ = 0;
 }
 
 }  // namespace hydraulis

@@ -13,7 +13,9 @@ PlanAhead::PlanAhead(const Backend& backend, const std::string& policy, const Po
     if (backend_.world->rank() != 0) return;
     policy_ = make_policy(policy, setup);
     remark_ = policy_->remark();
+    optimizer_ = policy_->cost_model().optimizer;
   });
+  optimizer_ = decode_layout(broadcast_bytes(backend, encode(optimizer_)));
 }
 
 PlanAhead::~PlanAhead() {

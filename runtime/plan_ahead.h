@@ -14,8 +14,8 @@ namespace hydraulis {
 /// by work; a step whose plan is not there yet waits for it and the time is reported.
 class PlanAhead {
  public:
-  /// Rank 0 makes the policy; `setup` is not used elsewhere. All ranks call it together and throw
-  /// what it throws there.
+  /// Rank 0 makes the policy; `setup` is not used elsewhere, and remark() is empty there. All ranks
+  /// call it together and throw what it throws on rank 0.
   PlanAhead(const Backend& backend, const std::string& policy, const PolicySetup& setup);
   ~PlanAhead();
 
@@ -28,12 +28,15 @@ class PlanAhead {
   /// Seconds that the last take() waited for the planner.
   double waited_seconds() const { return waited_seconds_; }
   const std::string& remark() const { return remark_; }
+  /// The optimizer layout that the policy's plans are made for.
+  const OptimizerLayout& optimizer() const { return optimizer_; }
 
  private:
   Backend backend_;
   std::unique_ptr<Policy> policy_;
   std::future<BatchPlan> planned_;
   std::string remark_;
+  OptimizerLayout optimizer_;
   double waited_seconds_ = 0;
 };
 

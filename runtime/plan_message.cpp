@@ -11,8 +11,8 @@ std::vector<std::uint8_t> encode(const BatchPlan& plan) {
     for (const MicroBatch& batch : pipeline.micro_batches) {
       micro_batches.push_back(Json::array({batch.sequence_ids, batch.lengths, batch.padding}));
     }
-    pipelines.push_back(
-        Json::array({to_string(pipeline.scheme), std::move(micro_batches), pipeline.time_seconds}));
+    pipelines.push_back(Json::array({to_string(pipeline.scheme), std::move(micro_batches),
+                                     pipeline.time_seconds, pipeline.phase}));
   }
   const Json message =
       Json::array({plan.strategy, plan.makespan_seconds, plan.lower_bound_seconds,
@@ -37,8 +37,18 @@ BatchPlan decode_plan(const std::vector<std::uint8_t>& bytes) {
                                     batch.at(2).get<std::uint64_t>()});
     }
     made.time_seconds = pipeline.at(2).get<double>();
+    made.phase = pipeline.at(3).get<int>();
   }
   return plan;
+}
+
+std::vector<std::uint8_t> encode(const OptimizerLayout& layout) {
+  return Json::to_cbor(Json::array({layout.dp, layout.tp, layout.pp}));
+}
+
+OptimizerLayout decode_layout(const std::vector<std::uint8_t>& bytes) {
+  const Json message = Json::from_cbor(bytes);
+  return {message.at(0).get<int>(), message.at(1).get<int>(), message.at(2).get<int>()};
 }
 
 }  // namespace hydraulis

@@ -12,4 +12,8 @@ namespace hydraulis {
 std::vector<std::uint8_t> encode(const BatchPlan& plan);
 BatchPlan decode_plan(const std::vector<std::uint8_t>& bytes);
 
+/// The same of an optimizer layout.
+std::vector<std::uint8_t> encode(const OptimizerLayout& layout);
+OptimizerLayout decode_layout(const std::vector<std::uint8_t>& bytes);
+
 }  // namespace hydraulis

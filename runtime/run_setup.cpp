@@ -104,14 +104,20 @@ std::vector<Batch> tuning_batches(const RunConfig& config, const RunSetup& setup
 
 Batch lengths_of(const TrainingBatch& batch) { return {batch.ids(), batch.lengths()}; }
 
-Strategy strategy_of(const BatchPlan& plan) {
-  Strategy strategy;
-  for (const PipelinePlan& pipeline : plan.pipelines) strategy.push_back(pipeline.scheme);
-  return strategy;
+std::string strategy_text(const BatchPlan& plan) {
+  std::string text;
+  for (int phase = 0; phase < plan.phases(); ++phase) {
+    Strategy strategy;
+    for (const PipelinePlan& pipeline : plan.pipelines) {
+      if (pipeline.phase == phase) strategy.push_back(pipeline.scheme);
+    }
+    text += (phase > 0 ? " > " : "") + to_string(strategy);
+  }
+  return text;
 }
 
 double predicted_seconds(const BatchPlan& plan, const CostModel& model) {
-  return plan.makespan_seconds + parameter_traffic_seconds(strategy_of(plan), model);
+  return plan.makespan_seconds + parameter_traffic_seconds(plan, model);
 }
 
 }  // namespace hydraulis

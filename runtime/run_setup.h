@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "planner/plan_json.h"
 #include "planner/policy.h"
 #include "runtime/decoder.h"
@@ -33,6 +35,7 @@ Batch lengths_of(const TrainingBatch& batch);
 
 /// Makespan and parameter traffic by the cost model: what a step should take.
 double predicted_seconds(const BatchPlan& plan, const CostModel& model);
-Strategy strategy_of(const BatchPlan& plan);
+/// The strategies of the plan's phases: "4x(1,1,1) > (1,4,1)".
+std::string strategy_text(const BatchPlan& plan);
 
 }  // namespace hydraulis

@@ -4,46 +4,13 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/error.h"
 #include "runtime/agreement.h"
+#include "runtime/instruction_record.h"
 
 namespace hydraulis {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Does `work`; a communication that fails in it names the step and the rank.
-template <typename Work>
-void naming(const Backend& backend, const ExecuteOptions& options, Op op, const Work& work) {
-  try {
-    work();
-  } catch (const CommunicationError& error) {
-    throw CommunicationError(fmt::format("step {}, rank {}, {}: {}", options.iteration,
-                                         backend.world->rank(), to_string(op), error.what()));
-  }
-}
-
-/// Records the instruction of this kind of every stage whose first device this rank is.
-void record(const Backend& backend, const Program& program, const ExecuteOptions& options, Op op,
-            Clock::time_point start, IterationOutcome& own) {
-  if (!options.record_events) return;
-  const auto seconds = [&](Clock::time_point at) {
-    return std::chrono::duration<double>(at - own.began).count();
-  };
-  const Clock::time_point end = Clock::now();
-  for (std::size_t s = 0; s < program.stages.size(); ++s) {
-    const Stage& stage = program.stages[s];
-    if (stage.devices.front() != backend.world->rank()) continue;
-    for (std::size_t i = 0; i < stage.instructions.size(); ++i) {
-      const Instruction& instruction = stage.instructions[i];
-      if (instruction.op != op) continue;
-      own.events.push_back({options.iteration, static_cast<int>(s), static_cast<int>(i), op,
-                            instruction.stream, instruction.micro_batch, seconds(start),
-                            seconds(end),
-                            instruction.intra_node_bytes + instruction.inter_node_bytes});
-    }
-  }
-}
 
 /// What the sums of a step (loss, targets, squared gradients) make of it.
 StepOutcome outcome_of(const std::array<double, 3>& sums) {
@@ -88,20 +55,21 @@ StepOutcome train_step(const Backend& backend, Executor& executor, OptimizerShar
                        const std::function<bool(const StepOutcome&)>& accept) {
   IterationOutcome own = executor.run(program, tokens, options);
   const auto record_as = [&](Op op, Clock::time_point start) {
-    record(backend, program, options, op, start, own);
+    record_together(backend, program, options, op, 0, start, own);
   };
   const ComputeStream stream(backend);
   const Clock::time_point norm_start = Clock::now();
   std::array<double, 3> sums{own.loss_sum, static_cast<double>(own.targets),
                              backend.compute->sum_squares(shard.gradients(), *stream)};
-  naming(backend, options, Op::gradient_norm, [&] { sum_over_ranks(backend, sums); });
+  naming_step(backend, options.iteration, Op::gradient_norm,
+              [&] { sum_over_ranks(backend, sums); });
   record_as(Op::gradient_norm, norm_start);
 
   StepOutcome outcome = outcome_of(sums);
   if (outcome.targets > 0 && std::isfinite(outcome.loss) && std::isfinite(outcome.gradient_norm) &&
       (!accept || accept(outcome))) {
     const Clock::time_point step_start = Clock::now();
-    naming(backend, options, Op::optimizer_step, [&] {
+    naming_step(backend, options.iteration, Op::optimizer_step, [&] {
       shard.step(settings.optimizer, step_of(settings, outcome), *stream);
       backend.device->synchronize(*stream);
     });

@@ -50,8 +50,6 @@ class Trainer {
       data_.emplace(setup.data);
       if (backend.world->rank() == 0) lock_.emplace(config.output);
     });
-    shard_.emplace(backend, setup.decoder, setup.plan.set.optimizer);
-    executor_.emplace(backend, setup.decoder, *shard_);
   }
 
   TrainSummary run() {
@@ -67,8 +65,16 @@ class Trainer {
 
  private:
   TrainSummary run_steps() {
-    start_weights();
+    // Static policies look for their layout on some of the run's batches.
+    together(backend_.hosts(), [&] {
+      if (backend_.world->rank() == 0) tuning_ = tuning_batches(config_, setup_);
+    });
     planner_.emplace(backend_, config_.policy, policy_setup(setup_, tuning_));
+    model_ = setup_.model;
+    model_.optimizer = planner_->optimizer();
+    shard_.emplace(backend_, setup_.decoder, model_.optimizer);
+    executor_.emplace(backend_, setup_.decoder, *shard_);
+    start_weights();
     together(backend_.hosts(), [&] {
       if (backend_.world->rank() == 0) logs_.emplace(config_, step_);
     });
@@ -151,10 +157,6 @@ class Trainer {
     } else {
       shard_->initialise(config_.seed);
     }
-    // Static policies look for their layout on some of the run's batches.
-    together(backend_.hosts(), [&] {
-      if (backend_.world->rank() == 0) tuning_ = tuning_batches(config_, setup_);
-    });
   }
 
   TrainingBatch next_batch() {
@@ -178,10 +180,10 @@ class Trainer {
     position_ = position;
     doing_ = "training";
 
-    const Program program = lower(plan, setup_.model, setup_.plan.schedule);
+    const Program program = lower(plan, model_, setup_.plan.schedule);
     summary_.predicted_peak_bytes =
         std::max(summary_.predicted_peak_bytes,
-                 static_cast<std::int64_t>(estimate_memory(setup_.model, program).total()));
+                 static_cast<std::int64_t>(estimate_memory(model_, program).total()));
     const TokenSource source = token_source(batch, program);
     UpdateSettings settings = config_.update;
     settings.update = updates_ + 1;
@@ -210,9 +212,9 @@ class Trainer {
     report.learning_rate = settings.learning_rate;
     report.targets = outcome.targets;
     report.tokens = static_cast<std::int64_t>(lengths_of(batch).tokens());
-    report.predicted_seconds = predicted_seconds(plan, setup_.model);
+    report.predicted_seconds = predicted_seconds(plan, model_);
     report.waited_seconds = waited;
-    report.strategy = to_string(strategy_of(plan));
+    report.strategy = strategy_text(plan);
     report.updated = outcome.updated;
     report.seconds = seconds_since(began);
     longest_step_ = std::max(longest_step_, report.seconds);
@@ -310,7 +312,7 @@ class Trainer {
       }
     }
     for (std::size_t i = 0; i < validation_.size(); ++i) {
-      const Program program = lower(validation_plans_[i], setup_.model, setup_.plan.schedule);
+      const Program program = lower(validation_plans_[i], model_, setup_.plan.schedule);
       const TokenSource source = token_source(validation_[i], program);
       ExecuteOptions options;
       options.iteration = static_cast<int>(step_);
@@ -379,6 +381,7 @@ class Trainer {
   const RunSetup& setup_;
   const Resume resume_;
   const TrainListener& listener_;
+  CostModel model_;                 ///< the setup's, with the policy's optimizer layout
   std::optional<FolderLock> lock_;  ///< of the output, on rank 0
   std::optional<TrainingData> data_;
   std::optional<OptimizerShard> shard_;

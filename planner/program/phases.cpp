@@ -67,7 +67,7 @@ StageTraffic PhaseTraffic::of(int index) {
   StageTraffic traffic;
   traffic.gather =
       pipeline.phase == 0 ? layers : from_phase(pipeline.phase - 1, stage, pipeline.scheme.tp);
-  if (stays(stage, pipeline.phase)) {
+  if (keeps_gradients(index)) {
     traffic.reduce = {{layers.front().layer_begin, layers.back().layer_end, {}}};
   } else {
     // The last layers' gradients are complete first, so they leave first.
@@ -145,8 +145,23 @@ std::vector<LayerTraffic> PhaseTraffic::from_phase(int phase, const Stage& stage
   return joined(layers);
 }
 
-bool PhaseTraffic::stays(const Stage& stage, int phase) const {
-  if (static_cast<std::size_t>(phase) + 1 >= parts_.size()) return false;
+std::vector<Transfer> PhaseTraffic::gather(int index, int layer) {
+  const Stage& stage = program_.stages[static_cast<std::size_t>(index)];
+  const PipelineProgram& pipeline = program_.pipelines[stage.pipeline];
+  if (pipeline.phase == 0) return home(index, layer);
+  return source(pipeline.phase - 1, layer)
+      .plan(stage_layout(model_, stage, pipeline.scheme.tp, layer), kParameterBytes);
+}
+
+std::vector<Transfer> PhaseTraffic::home(int index, int layer) {
+  const Stage& stage = program_.stages[static_cast<std::size_t>(index)];
+  return optimizer_.transfers(stage, program_.pipelines[stage.pipeline].scheme.tp, layer);
+}
+
+bool PhaseTraffic::keeps_gradients(int index) const {
+  const Stage& stage = program_.stages[static_cast<std::size_t>(index)];
+  const auto phase = static_cast<std::size_t>(program_.pipelines[stage.pipeline].phase);
+  if (phase + 1 >= parts_.size()) return false;
   const auto& now = parts_[phase];
   const auto& next = parts_[phase + 1];
   return std::all_of(stage.devices.begin(), stage.devices.end(), [&](int device) {

@@ -37,6 +37,16 @@ class PhaseTraffic {
   PhaseTraffic(const Program& program, const ModelSpec& model);
   StageTraffic of(int stage);
 
+  // What the runtime moves, which of() sums up; `layer` is one of the stage's.
+
+  /// Parameters on their way to the stage.
+  std::vector<Transfer> gather(int stage, int layer);
+  /// Optimizer layout → stage: the gradients' way home is the same with source and destination
+  /// exchanged.
+  std::vector<Transfer> home(int stage, int layer);
+  /// Whether the stage's gradients stay for the next phase.
+  bool keeps_gradients(int stage) const;
+
  private:
   /// What a device computes with in a phase.
   struct Part {
@@ -52,7 +62,6 @@ class PhaseTraffic {
   Holders holders(int phase, int layer) const;
   const TransferPlanner& source(int phase, int layer);
   std::vector<LayerTraffic> from_phase(int phase, const Stage& stage, int tp);
-  bool stays(const Stage& stage, int phase) const;
 
   const Program& program_;
   const ModelSpec& model_;

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/runtime/training_run.h"
+#include "tests/runtime/training_course.h"
 
 namespace hydraulis::test {
 namespace {
@@ -39,62 +39,6 @@ const std::vector<NamedLayout>& cases() {
   return all;
 }
 
-const std::vector<int> kLengths = {17, 1, 9, 30, 4, 2, 21, 8, 13, 5, 26, 3, 11, 7, 19, 6};
-constexpr int kSteps = 20;
-
-UpdateSettings settings() {
-  UpdateSettings s;
-  s.learning_rate = 5e-3;
-  s.clip_norm = 0.5;
-  return s;
-}
-
-struct Course {
-  std::vector<double> losses;
-  std::vector<double> norms;
-  std::map<std::string, std::vector<double>> parameters;
-};
-
-template <typename LayoutOf>
-Course train(Trainee& trainee, const DecoderSpec& decoder, const LayoutOf& layout_of) {
-  Course course;
-  for (int step = 0; step < kSteps; ++step) {
-    const Documents documents = random_documents(kLengths, decoder.shape.vocab, 100 + step);
-    const StepOutcome outcome = trainee.step(documents, layout_of(step), settings());
-    EXPECT_TRUE(outcome.updated);
-    course.losses.push_back(outcome.loss);
-    course.norms.push_back(outcome.gradient_norm);
-  }
-  course.parameters = trainee.parameters();
-  return course;
-}
-
-const Course& course_alone(DataType type, const DecoderSpec& decoder) {
-  static std::map<std::pair<DataType, bool>, Course> courses;
-  const auto key = std::pair(type, decoder.shape.tied_embeddings);
-  if (!courses.contains(key)) {
-    Trainee trainee(alone(), type, decoder, {});
-    courses[key] = train(trainee, decoder, [](int) { return Layout{{scheme(1, 1, 1)}, 1, {}}; });
-  }
-  return courses.at(key);
-}
-
-/// Gradient norms, which single precision lets drift further than losses, within fifty times the
-/// losses' tolerance.
-void expect_same(const Course& course, const Course& reference, double loss_tolerance,
-                 double norm_tolerance, double parameter_tolerance) {
-  for (int step = 0; step < kSteps; ++step) {
-    EXPECT_NEAR(course.losses[step], reference.losses[step],
-                loss_tolerance * reference.losses[step])
-        << "loss of step " << step;
-    EXPECT_NEAR(course.norms[step], reference.norms[step], norm_tolerance * reference.norms[step])
-        << "gradient norm of step " << step;
-  }
-  for (const auto& [name, values] : reference.parameters) {
-    EXPECT_LE(relative_difference(course.parameters.at(name), values), parameter_tolerance) << name;
-  }
-}
-
 class ParallelTraining : public testing::TestWithParam<NamedLayout> {};
 
 TEST_P(ParallelTraining, GivesTheSingleDevicesLossesAndParameters) {
@@ -104,7 +48,7 @@ TEST_P(ParallelTraining, GivesTheSingleDevicesLossesAndParameters) {
   for (const DataType type : {DataType::f64, DataType::f32}) {
     SCOPED_TRACE(to_string(type));
     Trainee trainee(*mpi_process().world, type, decoder, optimizer_for(layout, devices));
-    const Course course = train(trainee, decoder, [&](int) { return layout; });
+    const Course course = train(trainee, decoder, [&](int, const Documents&) { return layout; });
     const bool exact = type == DataType::f64;
     expect_same(course, course_alone(type, decoder), exact ? 1e-9 : 1e-4, exact ? 1e-9 : 5e-3,
                 exact ? 1e-9 : 1e-3);
@@ -118,7 +62,7 @@ TEST_P(ParallelTraining, TiedEmbeddings) {
   DecoderSpec decoder = small_decoder();
   decoder.shape.tied_embeddings = true;
   Trainee trainee(*mpi_process().world, DataType::f64, decoder, optimizer_for(layout, devices));
-  const Course course = train(trainee, decoder, [&](int) { return layout; });
+  const Course course = train(trainee, decoder, [&](int, const Documents&) { return layout; });
   expect_same(course, course_alone(DataType::f64, decoder), 1e-9, 1e-9, 1e-9);
 }
 
@@ -133,8 +77,9 @@ TEST(ParallelTraining, AStrategyThatChangesEveryStep) {
   OptimizerLayout optimizer;
   optimizer.dp = devices;
   Trainee trainee(*mpi_process().world, DataType::f64, decoder, optimizer);
-  const Course course =
-      train(trainee, decoder, [&](int step) { return layouts[step % layouts.size()].layout; });
+  const Course course = train(trainee, decoder, [&](int step, const Documents&) {
+    return layouts[step % layouts.size()].layout;
+  });
   expect_same(course, course_alone(DataType::f64, decoder), 1e-9, 1e-9, 1e-9);
 }
 

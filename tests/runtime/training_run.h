@@ -89,6 +89,7 @@ inline BatchPlan deal(const Documents& documents, const Layout& layout) {
 struct Assigned {
   Scheme scheme;
   std::vector<std::vector<std::uint64_t>> micro_batches;
+  int phase = 0;
 };
 
 inline BatchPlan assign(const Documents& documents, const std::vector<Assigned>& pipelines) {
@@ -96,6 +97,7 @@ inline BatchPlan assign(const Documents& documents, const std::vector<Assigned>&
   for (const Assigned& assigned : pipelines) {
     PipelinePlan& pipeline = plan.pipelines.emplace_back();
     pipeline.scheme = assigned.scheme;
+    pipeline.phase = assigned.phase;
     for (const std::vector<std::uint64_t>& ids : assigned.micro_batches) {
       MicroBatch& batch = pipeline.micro_batches.emplace_back();
       batch.sequence_ids = ids;
@@ -151,11 +153,12 @@ class Trainee {
       : Trainee({mpi_process().device.get(), nullptr, &world, type}, decoder, optimizer, seed) {}
   /// On a backend without kernels those of the CPU.
   Trainee(const Backend& backend, const DecoderSpec& decoder, const OptimizerLayout& optimizer,
-          std::uint64_t seed = 7)
+          std::uint64_t seed = 7, OptimizerStates states = OptimizerStates::device,
+          std::int64_t host_bucket = kHostBucketElements)
       : compute_(backend.compute != nullptr ? nullptr : make_cpu_compute(*backend.device)),
         backend_(backend.compute != nullptr ? backend : with(backend, *compute_)),
         decoder_(decoder),
-        shard_(backend_, decoder, optimizer),
+        shard_(backend_, decoder, optimizer, states, host_bucket),
         executor_(backend_, decoder, shard_) {
     shard_.initialise(seed);
   }
@@ -196,10 +199,11 @@ class Trainee {
       losses.emplace_back(document.size(), 0.0);
       counts.emplace_back(document.size(), 0.0);
     }
-    for (const auto& [micro_batch, values] : mine_.token_losses) {
+    for (const auto& [place, values] : mine_.token_losses) {
+      const auto [pipeline, micro_batch] = place;
       std::size_t next = 0;
       for (const std::uint64_t id :
-           program.pipelines[pipeline_of_mine(program)].micro_batches[micro_batch].sequence_ids) {
+           program.pipelines[pipeline].micro_batches[micro_batch].sequence_ids) {
         for (std::size_t i = 0; i < documents[id].size(); ++i) {
           const double value = values.at(next++);
           if (std::isnan(value)) continue;
@@ -279,14 +283,6 @@ class Trainee {
   static Backend with(Backend backend, Compute& compute) {
     backend.compute = &compute;
     return backend;
-  }
-  int pipeline_of_mine(const Program& program) const {
-    for (const Stage& stage : program.stages) {
-      for (const int device : stage.devices) {
-        if (device == backend_.world->rank()) return stage.pipeline;
-      }
-    }
-    return -1;
   }
   std::unique_ptr<Compute> compute_;
   Backend backend_;
