@@ -105,7 +105,7 @@ void run(Options& options, const CLI::App& command) {
   }
   how.iteration.threads = static_cast<int>(common.threads);
   how.iteration.costing.no_communication = common.no_communication;
-  how.iteration.costing.share_links = common.share_links;
+  how.iteration.costing.network = common.network;
   use_schedule(common, how.iteration);
   std::vector<PolicyRun> runs;
   Results results;

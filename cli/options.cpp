@@ -168,11 +168,13 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
     command
         .add_option_function<std::string>(
             "--network",
-            [&options](const std::string& text) { options.share_links = text == "flows"; },
+            [&options](const std::string& text) {
+              options.network = parse_network_use(text, "--network");
+            },
             "closed-form: every transfer has its links to itself; flows: transfers share ports, "
-            "cards, leaf and spine of the cluster's network max-min fairly")
-        ->check(CLI::IsMember({"closed-form", "flows"}))
-        ->default_str("closed-form");
+            "cards, leaf and spine of the cluster's network max-min fairly; auto: flows where the "
+            "cluster has something to share")
+        ->default_str("auto");
   }
   if (has(Has::schedule)) {
     command.add_option_function<std::string>(

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "costmodel/cost_model.h"
+#include "sim/costing.h"
 #include "traces/sampler.h"
 
 namespace hydraulis {
@@ -28,7 +29,7 @@ struct CommonOptions {
   std::uint64_t iterations = 100;
   std::vector<std::string> policies;  ///< as named, in order
   bool no_communication = false;
-  bool share_links = false;          ///< --network flows
+  NetworkUse network = NetworkUse::automatic;
   std::string schedule;              ///< of pipelines; empty: the plan's
   double switch_seconds = 0;         ///< what changing the strategy between iterations takes
   double price_per_device_hour = 0;  ///< 0: not given

@@ -54,7 +54,7 @@ void run(const Options& options, const CLI::App& command) {
   system.model = cost_model_of(system.plan, options.plan.empty() ? "--model" : options.plan);
   IterationOptions how;
   how.costing.no_communication = common.no_communication;
-  how.costing.share_links = common.share_links;
+  how.costing.network = common.network;
   how.check_memory = false;  // they have run
   const ProgramRun run = simulate_programs(programs, system.model, how);
   if (!options.timeline.empty()) write_timeline(run.timeline, options.timeline);

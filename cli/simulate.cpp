@@ -54,7 +54,7 @@ void run(Options& options, const CLI::App& command) {
   const BatchSurvey surveyed = survey(batches);
   how.iteration.threads = static_cast<int>(common.threads);
   how.iteration.costing.no_communication = common.no_communication;
-  how.iteration.costing.share_links = common.share_links;
+  how.iteration.costing.network = common.network;
   use_schedule(common, how.iteration);
   how.iteration.costing.bandwidth_scale = options.bandwidth_scale;
   Progress progress("simulating", common.iterations, "iterations");

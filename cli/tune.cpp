@@ -70,7 +70,7 @@ void run(Options& options, const CLI::App& command) {
     problem.tokens_per_batch = {problem.sampling.tokens_per_batch};
   }
   problem.no_communication = common.no_communication;
-  problem.share_links = common.share_links;
+  problem.network = common.network;
   TuneOptions& how = options.tune;
   how.held_out_iterations = common.iterations;
   if (command.count("--held-out-seed") == 0) how.held_out_seed = common.seed + 1;
@@ -103,7 +103,7 @@ void run(Options& options, const CLI::App& command) {
   }
   CostingOptions costing;
   costing.no_communication = common.no_communication;
-  costing.share_links = common.share_links;
+  costing.network = common.network;
   TuneContext context;
   context.notes = provenance_notes(start, system_choice(command, !options.plan.empty()), &costing);
   context.notes.verbose = common.verbose;

@@ -39,6 +39,14 @@ void check(const CostModel& model, const CostingOptions& options) {
   positive(model.cluster.device.memory_bandwidth_bytes_per_second, "memory bandwidth");
 }
 
+bool shares_links(const ClusterSpec& cluster, const CostingOptions& options) {
+  if (cluster.cores_per_node > 0 || options.network == NetworkUse::closed_form) return false;
+  return options.network == NetworkUse::flows || !cluster.levels.empty() ||
+         cluster.cards_per_node() * cluster.card_bandwidth() <
+             cluster.devices_per_node * cluster.inter_node.bandwidth_bytes_per_second ||
+         cluster.node_inside_bytes_per_second > 0;
+}
+
 /// Bytes that programs count for a number of a parameter, gradient or activation.
 constexpr double kProgramBytes = 2;
 
@@ -243,13 +251,32 @@ Durations instruction_durations(const Program& program, const CostModel& model,
   return durations;
 }
 
+NetworkUse parse_network_use(const std::string& text, const std::string& where) {
+  for (const NetworkUse use : {NetworkUse::automatic, NetworkUse::closed_form, NetworkUse::flows}) {
+    if (text == to_string(use)) return use;
+  }
+  throw InputError("{}: '{}', expected auto, closed-form or flows", where, text);
+}
+
+const char* to_string(NetworkUse use) {
+  switch (use) {
+    case NetworkUse::automatic:
+      return "auto";
+    case NetworkUse::closed_form:
+      return "closed-form";
+    case NetworkUse::flows:
+      return "flows";
+  }
+  return "unknown";
+}
+
 ReplayOptions replay_options(const CostModel& model, const CostingOptions& options) {
   ReplayOptions replaying;
   // The planner's makespan, which a replay without communication is to equal, knows nothing of
   // shared cores.
   if (options.no_communication) return replaying;
   replaying.cores_per_node = model.cluster.cores_per_node;
-  if (options.share_links && replaying.cores_per_node == 0) {
+  if (shares_links(model.cluster, options)) {
     replaying.network = std::make_shared<const Topology>(
         make_topology(model.cluster, options.bandwidth_scale, options.latency_scale));
     if (model.profile.operators) {
@@ -290,13 +317,13 @@ std::vector<std::string> costing_assumptions(const CostModel& model,
                        options.bandwidth_scale * spec.bandwidth_bytes_per_second / 1e9,
                        options.latency_scale * spec.latency_seconds * 1e6);
   };
-  const bool shares_links = options.share_links && model.cluster.cores_per_node == 0;
   std::string network =
       "network: per device and direction, " + link("inside a node", model.cluster.intra_node);
   if (model.cluster.nodes > 1) network += ", " + link("between nodes", model.cluster.inter_node);
   lines.push_back(network +
                   (model.cluster.origin.empty() ? "" : " (" + model.cluster.origin + ")") +
-                  (shares_links ? ", shared by the flows that use it" : ", without contention"));
+                  (shares_links(model.cluster, options) ? ", shared by the flows that use it"
+                                                        : ", without contention"));
   return lines;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,13 +10,20 @@
 
 namespace hydraulis {
 
+/// Whether every transfer has its links to itself or transfers share those of the cluster's network
+/// (ReplayOptions::network). `automatic`: they share them where the cluster says that there is
+/// something to share: levels, fewer network cards than devices, a limit inside nodes.
+enum class NetworkUse : std::uint8_t { automatic, closed_form, flows };
+/// "auto", "closed-form" or "flows"; anything else is an InputError that begins with `where`.
+NetworkUse parse_network_use(const std::string& text, const std::string& where);
+const char* to_string(NetworkUse use);
+
 struct CostingOptions {
   /// Only forward, backward and recomputation take time, as the planner's own makespan has it.
   bool no_communication = false;
   double bandwidth_scale = 1;  ///< of every link; positive
   double latency_scale = 1;    ///< of every link; not negative
-  /// Transfers share the links of the cluster's network (ReplayOptions::network).
-  bool share_links = false;
+  NetworkUse network = NetworkUse::automatic;
 };
 
 /// Bytes of device memory that one optimizer step moves for each parameter that a device owns:
@@ -45,7 +53,7 @@ Durations instruction_durations(const Program& program, const CostModel& model,
                                 const CostingOptions& options = {});
 
 /// What a replay of those durations shares: the cores of nodes whose devices are processes, or with
-/// share_links the links of the network; nothing without communication.
+/// transfers that share it the links of the network; nothing without communication.
 ReplayOptions replay_options(const CostModel& model, const CostingOptions& options);
 
 /// What the times are taken to contain and which bandwidths are assumed, one statement a line, to

@@ -233,11 +233,8 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   system.sampling.seed = whole("seed", 0, 0, std::numeric_limits<std::int64_t>::max());
   system.iterations = whole("iterations", kDefaultIterations, 1, kMostIterations);
   system.costing.no_communication = fields.boolean_or("no_communication", false);
-  const std::string network = fields.text_or("network", "closed-form");
-  if (network != "closed-form" && network != "flows") {
-    throw InputError("{}: '{}', expected closed-form or flows", fields.name("network"), network);
-  }
-  system.costing.share_links = network == "flows";
+  system.costing.network =
+      parse_network_use(fields.text_or("network", "auto"), fields.name("network"));
   system.costing.bandwidth_scale = fields.number_or("bandwidth_scale", 1);
   system.costing.latency_scale = fields.number_or("latency_scale", 1);
   if (!(system.costing.bandwidth_scale > 0) || system.costing.latency_scale < 0) {
@@ -271,7 +268,7 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   settings["seed"] = system.sampling.seed;
   settings["iterations"] = system.iterations;
   settings["no_communication"] = system.costing.no_communication;
-  settings["network"] = network;
+  settings["network"] = to_string(system.costing.network);
   settings["bandwidth_scale"] = system.costing.bandwidth_scale;
   settings["latency_scale"] = system.costing.latency_scale;
   if (system.keep_iteration) settings["keep_iteration"] = *system.keep_iteration;

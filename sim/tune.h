@@ -32,7 +32,7 @@ struct TuneProblem {
   SamplerOptions sampling;
   std::vector<std::uint64_t> tokens_per_batch;  ///< one or more
   bool no_communication = false;
-  bool share_links = false;
+  NetworkUse network = NetworkUse::automatic;
 };
 
 /// How much is searched; every limit counts work, never time.

@@ -33,7 +33,7 @@ TuneGround ground_of(const TuneProblem& problem, const OptimizerLayout& layout,
   ground.assignment.max_tokens = max_tokens;
   ground.assignment.count_parameter_traffic = !problem.no_communication;
   ground.iteration.costing.no_communication = problem.no_communication;
-  ground.iteration.costing.share_links = problem.share_links;
+  ground.iteration.costing.network = problem.network;
   ground.iteration.lowering = schedule;
   ground.iteration.order_for_schedule = schedule != ScheduleChoice{};
   return ground;

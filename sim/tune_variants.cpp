@@ -76,7 +76,7 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
     times[b].planned = table.cell(chosen, b).simulated;
     IterationOptions how;
     how.costing.no_communication = problem.no_communication;
-    how.costing.share_links = problem.share_links;
+    how.costing.network = problem.network;
     how.count_out_of_memory = true;  // under the published model too
     times[b].tokens = batches[b].tokens();
     for (const Way& way : tried) {

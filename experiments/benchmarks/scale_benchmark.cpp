@@ -117,7 +117,7 @@ void iteration(benchmark::State& state) {
   const Case& what = case_for(static_cast<int>(state.range(0)));
   const CostModel model = on_network(what.model, network);
   IterationOptions options;
-  options.costing.share_links = network != closed_form;
+  options.costing.network = network == closed_form ? NetworkUse::closed_form : NetworkUse::flows;
   std::uint64_t events = 0;
   double makespan = 0;
   for (auto _ : state) {

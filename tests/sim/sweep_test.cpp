@@ -56,9 +56,9 @@ TEST(Sweep, NetworksAreShared) {
   json["cluster"] = cluster_json(load_cluster("a800-16"));
   json["cluster"]["network_cards"] = {{"per_node", 8}};
   json["grid"] = {{"cluster.network_cards.per_node", {8, 1}},
-                  {"network", {"closed-form", "flows"}}};
+                  {"network", {"closed-form", "flows", "auto"}}};
   const SweepRun run = swept(json, folder / "parts");
-  ASSERT_EQ(run.results.runs.size(), 4u);
+  ASSERT_EQ(run.results.runs.size(), 6u);
   std::vector<double> seconds;
   for (const ResultRun& one : run.results.runs) {
     ASSERT_EQ(one.outcome, RunOutcome::done) << one.message;
@@ -66,11 +66,13 @@ TEST(Sweep, NetworksAreShared) {
   }
   EXPECT_NEAR(seconds[1], seconds[0], 1e-9);
   EXPECT_EQ(seconds[2], seconds[0]);
-  EXPECT_GT(seconds[3], 1.02 * seconds[0]);
+  EXPECT_EQ(seconds[3], seconds[0]);
+  EXPECT_GT(seconds[4], 1.02 * seconds[0]);
+  EXPECT_EQ(seconds[5], seconds[4]);
   json["grid"]["network"] = {"packets"};
   const SweepRun refused = swept(json, folder / "other");
   EXPECT_NE(refused.results.runs[0].outcome, RunOutcome::done);
-  EXPECT_NE(refused.results.runs[0].message.find("closed-form or flows"), std::string::npos)
+  EXPECT_NE(refused.results.runs[0].message.find("auto, closed-form or flows"), std::string::npos)
       << refused.results.runs[0].message;
 }
 
