@@ -120,6 +120,12 @@ std::vector<std::string> provenance(const CostModel& model) {
                               model.profile.origin));
   for (const std::string& limit : model.profile.limits) notes.push_back("profile: " + limit);
   for (const std::string& note : model.cluster.notes) notes.push_back("cluster: " + note);
+  for (std::size_t g = 0; g < model.cluster.groups.size(); ++g) {
+    const NodeGroup& group = model.cluster.groups[g];
+    notes.push_back(fmt::format(
+        "cluster: group {}: {} nodes of {}, {:.3g} times as fast as the profile's devices", g,
+        group.nodes, group.device.name, group.relative_speed));
+  }
   return notes;
 }
 
