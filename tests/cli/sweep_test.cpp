@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/cli/command.h"
+#include "tests/cli/train_job.h"
 
 namespace hydraulis {
 namespace {
@@ -42,6 +43,32 @@ TEST_F(SweepCommand, SharesAreGatheredAndTheirFolderGoes) {
   const Outcome page = command_.run({"report", "r.h5", "-o", "r.html", "--title", "three seeds"});
   EXPECT_EQ(page.code, 0) << page.err;
   EXPECT_TRUE(exists("r.html"));
+}
+
+TEST_F(SweepCommand, AJobOfSeveralProcessesSharesThePoints) {
+  write(R"json({"seed": [1, 2, 3]})json");
+  EXPECT_EQ(command_.run({"sweep", "sweep.json", "-o", "alone.h5", "--json"}).code, 0);
+  TrainingJob job(command_, 2, {"sweep", "sweep.json", "-o", "r.h5", "--json"},
+                  {HYDRAULIS_COMMAND});
+  const Outcome outcome = job.wait();
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json told = Json::parse(outcome.out);
+  EXPECT_EQ(told["computed"], 3);
+  EXPECT_EQ(told["resumed"], 0);
+  EXPECT_EQ(told["points"].size(), 3u);
+  EXPECT_FALSE(exists("r.h5.parts"));
+  EXPECT_EQ(read_text_file(command_.folder() / "r.h5"),
+            read_text_file(command_.folder() / "alone.h5"));
+}
+
+TEST_F(SweepCommand, AJobRefusesWithOneLine) {
+  write(R"json({"nodes": [1]})json");
+  TrainingJob job(command_, 2, {"sweep", "sweep.json", "-o", "r.h5"}, {HYDRAULIS_COMMAND});
+  const Outcome outcome = job.wait();
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.find("hydraulis: error: "), outcome.err.rfind("hydraulis: error: "))
+      << outcome.err;
 }
 
 TEST_F(SweepCommand, ASweepOfWhichNothingFitsSaysWhy) {
