@@ -12,6 +12,7 @@ list() {
 case-study            systems side by side: 32B, 64 A800, web and CommonCrawl lengths     README.md
 published-strategies  the same with the seven published strategies, computation alone     README.md
 network               sweep: the case study on half, as and twice the assumed bandwidth   README.md
+sharing               sweep: policies on networks that transfers share                     docs/simulator.md
 capacity              sweep: 13B on 16 to 64 A800, four networks                          notebooks
 tuning                the tuned plan of the case study on held-out iterations             tune/README.md
 tuning-training       the tuned plan in real training on two ranks                        tune/README.md
@@ -96,7 +97,7 @@ case $name in
     compare "$out" --policies static-pack,hydraulis-static,hydraulis --plan "$out/plan.json" \
       --trace wikipedia --tokens-per-batch 200000 --over-context truncate --no-communication
     ;;
-  network | capacity) sweep "experiments/sweeps/$name.json" ;;
+  network | sharing | capacity) sweep "experiments/sweeps/$name.json" ;;
   tuning)
     options=()
     [ $small = no ] || options=(--search-iterations 8 --iterations 4 --generations 1)
