@@ -9,19 +9,14 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "sim/fair_share.h"
+#include "tests/sim/moving_program.h"
 
 namespace hydraulis {
 namespace {
 
-/// Nodes of four devices, 100 B/s inside and 10 B/s between, no latency.
-ClusterSpec slow_cluster(int nodes) {
-  ClusterSpec cluster;
-  cluster.nodes = nodes;
-  cluster.devices_per_node = 4;
-  cluster.intra_node = {100, 0};
-  cluster.inter_node = {10, 0};
-  return cluster;
-}
+/// Nodes of four devices, 100 B/s inside and 10 B/s between.
+ClusterSpec slow_cluster(int nodes) { return testing::slow_cluster(nodes, 4); }
 
 std::vector<double> ends(const std::vector<Flow>& flows, const ClusterSpec& cluster) {
   std::vector<double> result;
@@ -189,6 +184,71 @@ TEST(Flows, RandomInstancesKeepWithinLinks) {
     }
     for (std::size_t link = 0; link < carried.size(); ++link) {
       ASSERT_LE(carried[link], topology.links[link].bytes_per_second * all * (1 + 1e-9));
+    }
+  }
+}
+
+// Rates on routes of random networks: no link beyond what it carries, and who is slower than alone
+// crosses a full link on which nobody is faster, measured against what it has alone.
+TEST(Flows, RatesOnRoutesAreMaxMinFair) {
+  Random random(23);
+  for (int trial = 0; trial < 60; ++trial) {
+    ClusterSpec cluster = testing::slow_cluster(4, 4);
+    cluster.network_cards_per_node = 1 + static_cast<int>(random.next() % 4);
+    cluster.network_card_bytes_per_second = 3 + 20 * random.uniform();
+    cluster.levels = {{"leaf", 2, 1 + 3 * random.uniform(), 0}};
+    cluster.rails = random.next() % 2 == 0;
+    cluster.node_inside_bytes_per_second = 50 + 200 * random.uniform();
+    const Topology topology = make_topology(cluster);
+    std::vector<double> capacities;
+    for (const TopologyLink& link : topology.links) capacities.push_back(link.bytes_per_second);
+    std::vector<std::vector<ResourceUse>> uses(40);
+    std::vector<std::uint32_t> running(uses.size());
+    for (std::vector<ResourceUse>& of : uses) {
+      const int source = static_cast<int>(random.next() % 16);
+      const int destination = (source + 1 + static_cast<int>(random.next() % 15)) % 16;
+      double alone = INFINITY;
+      for (const std::uint32_t link : route(topology, source, destination)) {
+        alone = std::min(alone, capacities[link]);
+      }
+      for (const std::uint32_t link : route(topology, source, destination)) {
+        of.push_back({link, alone});
+      }
+    }
+    FairShare share(capacities, uses.size());
+    for (int change = 0; change < 100; ++change) {
+      const auto kind = static_cast<std::uint32_t>(random.next() % uses.size());
+      if (running[kind] > 0 && random.next() % 2 == 0) {
+        share.end(kind);
+        --running[kind];
+      } else {
+        share.start(kind, uses[kind]);
+        ++running[kind];
+      }
+      share.settle([](std::uint32_t) {});
+      std::vector<double> carried(capacities.size());
+      std::vector<double> fastest(capacities.size());
+      for (std::uint32_t k = 0; k < uses.size(); ++k) {
+        for (const ResourceUse& use : uses[k]) {
+          if (running[k] == 0) continue;
+          carried[use.resource] += running[k] * use.amount * share.rate(k);
+          fastest[use.resource] = std::max(fastest[use.resource], share.rate(k));
+        }
+      }
+      for (std::size_t link = 0; link < carried.size(); ++link) {
+        ASSERT_LE(carried[link], capacities[link] * (1 + 1e-9))
+            << link_name(topology, static_cast<std::uint32_t>(link));
+      }
+      for (std::uint32_t k = 0; k < uses.size(); ++k) {
+        if (running[k] == 0 || share.rate(k) == 1) continue;
+        ASSERT_TRUE(std::any_of(uses[k].begin(), uses[k].end(),
+                                [&](const ResourceUse& use) {
+                                  return carried[use.resource] >
+                                             capacities[use.resource] * (1 - 1e-9) &&
+                                         share.rate(k) > fastest[use.resource] * (1 - 1e-9);
+                                }))
+            << "kind " << k << " at " << share.rate(k);
+      }
     }
   }
 }

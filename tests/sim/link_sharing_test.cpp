@@ -9,96 +9,16 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "sim/flows.h"
 #include "tests/sim/hand_programs.h"
+#include "tests/sim/moving_program.h"
 
 namespace hydraulis {
 namespace {
 
-constexpr double kInside = 100;  // B/s of a device
-constexpr double kBetween = 10;  // and between nodes
-
-ClusterSpec cluster_of(int nodes, int per_node) {
-  ClusterSpec cluster;
-  cluster.nodes = nodes;
-  cluster.devices_per_node = per_node;
-  cluster.intra_node = {kInside, 0};
-  cluster.inter_node = {kBetween, 0};
-  return cluster;
-}
-
-/// Stages that move data: every device of the cluster a stage of a pipeline of its own, unless
-/// merged.
-struct Movers {
-  ClusterSpec cluster;
-  Program program;
-  Durations durations;
-
-  Movers(int nodes, int per_node) : cluster(cluster_of(nodes, per_node)) {
-    program.devices = nodes * per_node;
-    program.devices_per_node = per_node;
-    program.layers = program.devices;
-    program.optimizer = {program.devices, 1, 1};
-  }
-
-  int stage(std::vector<int> devices) {
-    PipelineProgram pipeline;
-    pipeline.first_stage = static_cast<int>(program.stages.size());
-    pipeline.scheme.tp = static_cast<int>(devices.size());
-    program.pipelines.push_back(pipeline);
-    Stage stage;
-    stage.pipeline = pipeline.first_stage;
-    stage.devices = std::move(devices);
-    program.stages.push_back(std::move(stage));
-    durations.seconds.emplace_back();
-    return pipeline.first_stage;
-  }
-
-  /// Bytes of one device at full speed, and `more` seconds that are not theirs.
-  Instruction& add(int stage, Op op, StreamKind stream, int near, int far, double more = 0) {
-    Instruction instruction;
-    instruction.op = op;
-    instruction.stream = stream;
-    instruction.intra_node_bytes = near;
-    instruction.inter_node_bytes = far;
-    instruction.transfers = 1;
-    instruction.layer_end = 1;
-    durations.seconds[static_cast<std::size_t>(stage)].push_back(near / kInside + far / kBetween +
-                                                                 more);
-    auto& instructions = program.stages[static_cast<std::size_t>(stage)].instructions;
-    return instructions.emplace_back(instruction);
-  }
-
-  void gather(int stage, int near, int far, int layer = 0, double more = 0) {
-    Instruction& it = add(stage, Op::gather_parameters, StreamKind::parameters, near, far, more);
-    it.layer_begin = layer;
-    it.layer_end = layer + 1;
-  }
-
-  void send(int from, int to, int near, int far, double more = 0) {
-    const int micro_batch = sends_++;
-    for (const bool sends : {true, false}) {
-      Instruction& it = add(sends ? from : to, sends ? Op::send_activation : Op::receive_activation,
-                            sends ? StreamKind::activation_send : StreamKind::activation_receive,
-                            near, far, more);
-      it.peer = sends ? to : from;
-      it.micro_batch = micro_batch;
-    }
-  }
-
-  Replay run(bool flows = true, double wire_bytes = 1) const {
-    ReplayOptions options;
-    if (flows) options.network = std::make_shared<const Topology>(make_topology(cluster));
-    options.wire_bytes = wire_bytes;
-    return replay(program, durations, options);
-  }
-  double end(int stage, int instruction = 0) const {
-    return run().spans[static_cast<std::size_t>(stage)][static_cast<std::size_t>(instruction)].end;
-  }
-
- private:
-  int sends_ = 0;
-};
+using testing::kBetween;
+using testing::kInside;
+using testing::slow_cluster;
+using Movers = testing::MovingProgram;
 
 /// Two nodes of two devices with one card each; a stage on every device.
 Movers four_on_two_cards() {
@@ -290,77 +210,6 @@ TEST(LinkSharing, UnusedDevicesChangeNothing) {
   }
 }
 
-// Against an independent sum: sends that all start at once are flows of the topology, device by
-// device.
-TEST(LinkSharing, SendsAreFlowsDeviceByDevice) {
-  Random random(3);
-  for (int trial = 0; trial < 40; ++trial) {
-    Movers movers(4, 4);
-    movers.cluster.network_cards_per_node = 1 + static_cast<int>(random.next() % 4);
-    movers.cluster.levels = {{"leaf", 2, 1 + 3 * random.uniform(), 0}};
-    for (int device = 0; device < 16; ++device) movers.stage({device});
-    std::vector<Flow> flows;
-    for (int from = 0; from < 8; ++from) {
-      const int to = 8 + static_cast<int>((static_cast<unsigned>(from) + random.next() % 3) % 8);
-      const int bytes = 10 + static_cast<int>(random.next() % 100);
-      if (random.next() % 4 == 0) continue;
-      movers.send(from, to, 0, bytes);
-      flows.push_back({from, to, static_cast<double>(bytes), {}});
-    }
-    if (flows.empty()) continue;
-    // Receives of one stage follow one another in the program, so only single ones are alike.
-    std::vector<int> received(16);
-    for (const Flow& flow : flows) ++received[static_cast<std::size_t>(flow.destination)];
-    if (std::any_of(received.begin(), received.end(), [](int count) { return count > 1; })) {
-      continue;
-    }
-    // A flow alone has min(lane, card); a program's duration is the lane's.
-    movers.cluster.network_card_bytes_per_second = 10 + 10 * random.uniform();
-    const std::vector<Span> expected = run_flows(flows, make_topology(movers.cluster));
-    for (std::size_t i = 0; i < flows.size(); ++i) {
-      EXPECT_NEAR(movers.end(flows[i].source), expected[i].end, 1e-9 * expected[i].end);
-    }
-  }
-}
-
-// Pools against what they stand for: every device has a flow from every owner outside its node.
-TEST(LinkSharing, AGatherIsAFlowFromEveryOwner) {
-  struct Network {
-    int cards;
-    double oversubscription;
-    bool rails;
-  };
-  for (const OptimizerLayout& optimizer : {OptimizerLayout{16, 1, 1}, {8, 1, 2}, {4, 1, 4}}) {
-    for (const Network& network :
-         {Network{4, 1, false}, Network{2, 1, false}, Network{1, 1, false}, Network{4, 2, false},
-          Network{4, 5, false}, Network{2, 3, false}, Network{4, 1, true}}) {
-      Movers movers(4, 4);
-      movers.program.optimizer = optimizer;
-      movers.cluster.network_cards_per_node = network.cards;
-      movers.cluster.levels = {{"leaf", 2, network.oversubscription, 0}};
-      movers.cluster.rails = network.rails;
-      std::vector<Flow> flows;
-      for (int device = 0; device < 16; ++device) {
-        int far = 0;
-        for (int owner = 0; owner < optimizer.dp; ++owner) {
-          if (owner / 4 == device / 4) continue;
-          flows.push_back({owner, device, 10, {}});
-          far += 10;
-        }
-        movers.stage({device});
-        movers.gather(device, 0, far);
-      }
-      double last = 0;
-      for (const Span& span : run_flows(flows, make_topology(movers.cluster))) {
-        last = std::max(last, span.end);
-      }
-      EXPECT_NEAR(movers.run().makespan_seconds, last, 1e-9 * last)
-          << optimizer.pp << " stages, " << network.cards << " cards, " << network.oversubscription
-          << (network.rails ? ", rails" : "");
-    }
-  }
-}
-
 // Whatever the network, nothing is faster than alone, and with room enough everything is as alone.
 TEST(LinkSharing, PipelinesOnRandomNetworks) {
   Random random(11);
@@ -376,7 +225,7 @@ TEST(LinkSharing, PipelinesOnRandomNetworks) {
       }
     }
     const Durations durations = hand.durations(testing::drawn_weights(6), 2, 0.5);
-    ClusterSpec cluster = cluster_of(2, 2);
+    ClusterSpec cluster = slow_cluster(2, 2);
     cluster.inter_node.bandwidth_bytes_per_second = 200;
     cluster.intra_node.bandwidth_bytes_per_second = 400;
     cluster.network_cards_per_node = 1;
