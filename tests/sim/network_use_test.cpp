@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "sim/costing.h"
+#include "sim/iterations.h"
 #include "tests/sim/small_model.h"
 
 namespace hydraulis {
@@ -65,6 +66,29 @@ TEST(NetworkUse, Names) {
   }
   EXPECT_THROW(parse_network_use("packets", "--network"), InputError);
   EXPECT_THROW(parse_network_use("", "--network"), InputError);
+}
+
+// Flows of one iteration know nothing of other iterations, on any number of threads.
+TEST(NetworkUse, ThreadsGiveTheSameTimes) {
+  CostModel model = testing::small_model();
+  model.cluster.network_cards_per_node = 1;
+  std::vector<BatchPlan> plans(6);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const auto tokens = static_cast<std::uint32_t>(100 * (i + 1));
+    plans[i].pipelines = {testing::pipeline_of(1, 2, {{tokens, 50}, {300}}),
+                          testing::pipeline_of(2, 1, {{tokens}}),
+                          testing::pipeline_of(1, 4, {{200}, {tokens}})};
+  }
+  IterationOptions options;
+  const RunResult one = simulate(plans, model, options);
+  options.threads = 2;
+  const RunResult two = simulate(plans, model, options);
+  options.costing.network = NetworkUse::closed_form;
+  const RunResult alone = simulate(plans, model, options);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    EXPECT_EQ(one.iterations[i].time_seconds, two.iterations[i].time_seconds);
+  }
+  EXPECT_GT(one.summary.mean_seconds, alone.summary.mean_seconds);
 }
 
 }  // namespace
