@@ -72,6 +72,7 @@ TEST(NetworkUse, Names) {
 TEST(NetworkUse, ThreadsGiveTheSameTimes) {
   CostModel model = testing::small_model();
   model.cluster.network_cards_per_node = 1;
+  model.cluster.network_card_bytes_per_second = 1e6;
   std::vector<BatchPlan> plans(6);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const auto tokens = static_cast<std::uint32_t>(100 * (i + 1));
