@@ -14,6 +14,8 @@ void add_trace_commands(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_assign_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
+/// `goodput`: days of training on nodes that fail.
+void add_goodput_command(CLI::App& app);
 /// `replay`: programs that a training run executed.
 void add_replay_command(CLI::App& app);
 void add_compare_command(CLI::App& app);

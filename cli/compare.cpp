@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "cli/commands.h"
+#include "cli/faults_option.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
@@ -24,6 +25,7 @@ struct Options {
   std::string plan;
   std::string results;
   std::uint64_t keep_iteration = 0;
+  FaultsOptions faults;
 };
 
 /// The part of a results file's run that does not depend on what came of it.
@@ -51,8 +53,9 @@ ResultRun result_run(ResultRun result, SimulatedRun&& run, const Options& option
   result.iterations = std::move(run.result.iterations);
   for (const Strategy& strategy : run.strategies) result.strategies.push_back(to_string(strategy));
   if (run.kept_plan) {
-    result.kept = keep_iteration(simulate_iteration(*run.kept_plan, run.model, how), run.model,
-                                 static_cast<int>(options.keep_iteration));
+    result.kept =
+        keep_iteration(simulate_iteration(*run.kept_plan, run.model, how, options.keep_iteration),
+                       run.model, static_cast<int>(options.keep_iteration));
   }
   return result;
 }
@@ -83,10 +86,13 @@ void refuse_when_nothing_fits(const std::vector<PolicyRun>& runs) {
 
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
-  refuse_same_file({{"-o", common.output}, {"--results", options.results}},
-                   {{"--plan", options.plan}, {"--trace", common.trace}});
+  refuse_same_file(
+      {{"-o", common.output}, {"--results", options.results}},
+      {{"--plan", options.plan}, {"--trace", common.trace}, {"--faults", options.faults.path}});
   const LengthTrace trace = load_trace(common.trace, common.trace_format);
-  const PlanResult plan = plan_for_run(command, options.plan, common, trace);
+  Faults faults;
+  const PlanResult plan =
+      plan_under_faults(command, options.plan, common, trace, options.faults, faults);
   const BatchRun batches = batch_run(common, trace);
   const BatchSurvey surveyed = survey(batches);
   const PolicySetup setup = policy_setup(plan, common, surveyed);
@@ -95,6 +101,7 @@ void run(Options& options, const CLI::App& command) {
   }
   check_names(common.policies);
   PolicyRunOptions how;
+  how.iteration.variance = faults.variance;
   how.keep_iterations = !options.results.empty();
   if (how.keep_iterations) {
     if (options.keep_iteration >= common.iterations) {
@@ -136,6 +143,7 @@ void run(Options& options, const CLI::App& command) {
   context.rates = device_rates(common, plan.model.cluster);
   const SystemChoice choice = system_choice(command, !options.plan.empty());
   context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);
+  note_variance(faults.variance, plan.model.cluster, context.notes);
   context.reproducible = common.reproducible;
   emit(common, compare_report(runs, context));
 }
@@ -154,6 +162,7 @@ void add_compare_command(CLI::App& app) {
                          Has::rates | Has::switching | Has::seed | Has::threads | Has::format |
                          Has::output | Has::verbose);
   defaults_from_plan(*command, false);
+  add_faults_options(*command, options->faults);
   CLI::Option* results =
       command
           ->add_option("--results", options->results,

@@ -73,6 +73,7 @@ int main_function(int argc, char** argv) {
     add_simulate_command(app);
     add_replay_command(app);
     add_compare_command(app);
+    add_goodput_command(app);
     add_sweep_command(app);
     add_tune_command(app);
     add_profile_commands(app);

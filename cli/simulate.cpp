@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "cli/commands.h"
+#include "cli/faults_option.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
@@ -28,15 +29,17 @@ struct Options {
   std::uint64_t timeline_iteration = 0;
   double bandwidth_scale = 1;
   bool count_out_of_memory = false;
+  FaultsOptions faults;
 };
 
 void run(Options& options, const CLI::App& command) {
   CommonOptions& common = options.common;
   check_timeline_name(options.timeline);
-  refuse_same_file({{"-o", common.output},
-                    {"--timeline", options.timeline},
-                    {"--memory-timeline", options.memory_timeline}},
-                   {{"--plan", options.plan}, {"--trace", common.trace}});
+  refuse_same_file(
+      {{"-o", common.output},
+       {"--timeline", options.timeline},
+       {"--memory-timeline", options.memory_timeline}},
+      {{"--plan", options.plan}, {"--trace", common.trace}, {"--faults", options.faults.path}});
   PolicyRunOptions how;
   if (options.timeline_iteration >= common.iterations) {
     throw InputError("--timeline-iteration: {}, expected 0 to {}", options.timeline_iteration,
@@ -45,7 +48,10 @@ void run(Options& options, const CLI::App& command) {
   how.keep_plan = options.timeline_iteration;
   how.iteration.count_out_of_memory = options.count_out_of_memory;
   const LengthTrace trace = load_trace(common.trace, common.trace_format);
-  const PlanResult plan = plan_for_run(command, options.plan, common, trace);
+  Faults faults;
+  const PlanResult plan =
+      plan_under_faults(command, options.plan, common, trace, options.faults, faults);
+  how.iteration.variance = faults.variance;
   if (!options.memory_timeline.empty() && plan.model.memory != MemoryModel::composed) {
     throw InputError("--memory-timeline: {}, expected a plan made with --memory-model composed",
                      options.memory_timeline);
@@ -61,7 +67,8 @@ void run(Options& options, const CLI::App& command) {
   how.iteration.on_progress = [&progress](std::size_t done) { progress.update(done); };
   const SimulatedRun run =
       run_policy(options.policy, policy_setup(plan, common, surveyed), batches, how);
-  const SimulatedIteration one = simulate_iteration(*run.kept_plan, run.model, how.iteration);
+  const SimulatedIteration one =
+      simulate_iteration(*run.kept_plan, run.model, how.iteration, options.timeline_iteration);
   if (!options.timeline.empty()) {
     write_timeline(
         make_timeline(one.program, one.replay, static_cast<int>(options.timeline_iteration)),
@@ -80,13 +87,15 @@ void run(Options& options, const CLI::App& command) {
   context.rates = device_rates(common, run.model.cluster);
   context.counts_out_of_memory = options.count_out_of_memory;
   context.critical_path = critical_path(
-      one.program, instruction_durations(one.program, run.model, how.iteration.costing),
+      one.program,
+      varied_durations(one.program, run.model, how.iteration, options.timeline_iteration),
       replay_options(run.model, how.iteration.costing));
   context.critical_iteration = options.timeline_iteration;
   const SystemChoice choice = system_choice(command, !options.plan.empty());
   context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);
   context.notes.brief.insert(context.notes.brief.begin(),
                              fmt::format("policy {}: {}", options.policy, run.remark));
+  note_variance(faults.variance, run.model.cluster, context.notes);
   context.reproducible = common.reproducible;
   emit(common, run_report(run.result, context));
 }
@@ -124,6 +133,7 @@ void add_simulate_command(CLI::App& app) {
       ->check(not_empty());
   command->add_flag("--count-out-of-memory", options->count_out_of_memory,
                     "go on where memory runs out and tell in how many iterations it does");
+  add_faults_options(*command, options->faults);
   command
       ->add_option("--bandwidth-scale", options->bandwidth_scale,
                    "what-if: every link this many times as fast")

@@ -96,7 +96,8 @@ class Run {
       const std::size_t index = next_++;
       if (index >= plans_.size()) return;
       try {
-        results_[index] = simulate_iteration(plans_[index], model_, options_).result;
+        results_[index] =
+            simulate_iteration(plans_[index], model_, options_, first_ + index).result;
         report_progress();
       } catch (const InfeasibleError& error) {
         fail(index, std::make_exception_ptr(InfeasibleError(named(index, error))));
@@ -143,16 +144,22 @@ class Run {
 
 }  // namespace
 
+Durations varied_durations(const Program& program, const CostModel& model,
+                           const IterationOptions& options, std::uint64_t iteration) {
+  Durations durations = instruction_durations(program, model, options.costing);
+  vary(durations, program, model, options.variance, iteration);
+  return durations;
+}
+
 SimulatedIteration simulate_program(Program program, const CostModel& model,
-                                    const IterationOptions& options) {
+                                    const IterationOptions& options, std::uint64_t number) {
   SimulatedIteration iteration;
   iteration.program = std::move(program);
   const bool has_memory_model = model.memory == MemoryModel::composed;
   ReplayOptions replaying = replay_options(model, options.costing);
   if (has_memory_model) replaying.memory_model = &model;
-  iteration.replay =
-      replay(iteration.program, instruction_durations(iteration.program, model, options.costing),
-             replaying);
+  iteration.replay = replay(iteration.program,
+                            varied_durations(iteration.program, model, options, number), replaying);
   if (has_memory_model && options.check_memory && !options.count_out_of_memory) {
     check_memory(iteration.program, iteration.replay, model);
   }
@@ -163,9 +170,9 @@ SimulatedIteration simulate_program(Program program, const CostModel& model,
 }
 
 SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
-                                      const IterationOptions& options) {
+                                      const IterationOptions& options, std::uint64_t number) {
   const auto run = [&](const BatchPlan& as_run) {
-    return simulate_program(lower(as_run, model, options.lowering), model, options);
+    return simulate_program(lower(as_run, model, options.lowering), model, options, number);
   };
   SimulatedIteration iteration;
   if (options.order_for_schedule) {

@@ -11,11 +11,13 @@
 #include "sim/costing.h"
 #include "sim/losses.h"
 #include "sim/replay.h"
+#include "sim/variance.h"
 
 namespace hydraulis {
 
 struct IterationOptions {
   CostingOptions costing;
+  Variance variance;  ///< jitter, stragglers and slow links; none by default
   LowerOptions lowering;
   /// Put plans under the schedule of `lowering` first (put_under_schedule), which chooses the order
   /// of their micro-batches; off, they run as they stand.
@@ -75,12 +77,17 @@ struct SimulatedIteration {
   IterationResult result;
 };
 
-/// Costs and replays a program as it stands.
+/// Seconds of every instruction in the iteration of that number: what the cost model says, varied.
+Durations varied_durations(const Program& program, const CostModel& model,
+                           const IterationOptions& options, std::uint64_t iteration);
+/// Costs and replays a program as it stands, as the iteration of that number (variance is drawn by
+/// it).
 SimulatedIteration simulate_program(Program program, const CostModel& model,
-                                    const IterationOptions& options = {});
+                                    const IterationOptions& options = {}, std::uint64_t number = 0);
 /// Simulates one iteration (for its timeline: make_timeline(program, replay)).
 SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
-                                      const IterationOptions& options = {});
+                                      const IterationOptions& options = {},
+                                      std::uint64_t number = 0);
 
 /// Simulates a sequence of planned iterations. Errors name the iteration; of several, the earliest
 /// is reported, on any number of threads.

@@ -79,6 +79,7 @@ ResultRun simulate_point(const SweepSystem& system, const Sweep& sweep, Caches& 
   PolicyRunOptions how;
   how.iteration.threads = threads;
   how.iteration.costing = system.costing;
+  how.iteration.variance = system.variance;
   how.keep_plan = system.keep_iteration;
   SimulatedRun simulated = run_policy(system.policy, setup, batches, how);
   ResultRun run;
@@ -92,9 +93,9 @@ ResultRun simulate_point(const SweepSystem& system, const Sweep& sweep, Caches& 
     run.strategies.push_back(to_string(strategy));
   }
   if (simulated.kept_plan) {
-    run.kept =
-        keep_iteration(simulate_iteration(*simulated.kept_plan, simulated.model, how.iteration),
-                       simulated.model, static_cast<int>(*system.keep_iteration));
+    run.kept = keep_iteration(simulate_iteration(*simulated.kept_plan, simulated.model,
+                                                 how.iteration, *system.keep_iteration),
+                              simulated.model, static_cast<int>(*system.keep_iteration));
   }
   return run;
 }

@@ -15,10 +15,11 @@ namespace {
 constexpr std::size_t kMostPoints = 1'000'000;
 
 /// Fields of the base; those that hold fields of their own first.
-constexpr std::array kObjects = {"model", "cluster", "trace"};
+constexpr std::array kObjects = {"model", "cluster", "trace", "faults"};
 constexpr std::array kFields = {"model",
                                 "cluster",
                                 "trace",
+                                "faults",
                                 "profile",
                                 "memory_model",
                                 "policy",
@@ -53,7 +54,7 @@ std::vector<std::string> split(const std::string& path) {
   return parts;
 }
 
-/// An axis names a field of the base, or a field inside the model, the cluster or the trace.
+/// An axis names a field of the base, or a field inside one of its objects.
 void check_axis(const std::string& axis, const std::string& where) {
   const std::vector<std::string> parts = split(axis);
   const bool plain = std::ranges::none_of(parts, [](const std::string& part) {
@@ -61,8 +62,8 @@ void check_axis(const std::string& axis, const std::string& where) {
   });
   if (plain && is_field(parts[0]) && (parts.size() == 1 || has_fields(parts[0]))) return;
   throw InputError(
-      "{}: field 'grid.{}': no such field; expected one of {}, or a field inside model, cluster or "
-      "trace such as cluster.inter_node.bandwidth_gigabits_per_second",
+      "{}: field 'grid.{}': no such field; expected one of {}, or a field inside model, cluster, "
+      "trace or faults such as cluster.inter_node.bandwidth_gigabits_per_second",
       where, axis, fmt::join(kFields, ", "));
 }
 

@@ -12,6 +12,7 @@
 #include "costmodel/build_cost_model.h"
 #include "costmodel/cluster_spec.h"
 #include "costmodel/model_spec.h"
+#include "sim/faults.h"
 #include "traces/synth.h"
 
 namespace hydraulis::detail {
@@ -137,6 +138,17 @@ void read_trace(const Json& part, const Sweep& sweep, SweepSystem& system) {
   system.trace = json.dump();
 }
 
+/// A faults file by name, or its object. What is not variance is for `goodput`.
+void read_faults(const Json& part, const Sweep& sweep, SweepSystem& system) {
+  Json json = part.value("base", Json::object());
+  if (json.is_string()) json = read_json_file(resolved(json.get<std::string>(), sweep.folder));
+  const std::string where = sweep.where + ": faults";
+  apply_with(json, part, where);
+  system.variance = parse_faults(json, where).variance;
+  check_variance(system.variance, system.cluster, where);
+  system.settings["faults"] = json;
+}
+
 LengthTrace draw_trace(const Json& json, const std::string& where) {
   JsonFields fields(json, where, "trace");
   const auto documents = static_cast<std::uint64_t>(
@@ -250,6 +262,7 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
                        *system.keep_iteration, system.iterations - 1);
     }
   }
+  fields.ignore("faults");  // read last: plans do not depend on it
   fields.finish();
 
   Json& settings = system.settings;
@@ -273,6 +286,9 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   settings["latency_scale"] = system.costing.latency_scale;
   if (system.keep_iteration) settings["keep_iteration"] = *system.keep_iteration;
   settings["policy"] = system.policy;
+  if (point.settings.contains("faults")) {
+    read_faults(fields.at("faults"), sweep, system);
+  }
   return system;
 }
 

@@ -21,6 +21,7 @@ struct SweepSystem {
   SamplerOptions sampling;
   std::uint64_t iterations = 0;
   CostingOptions costing;
+  Variance variance;
   std::optional<std::uint64_t> keep_iteration;
   /// Everything above as JSON: equal settings, equal results.
   Json settings;

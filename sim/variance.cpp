@@ -121,6 +121,7 @@ class Variation {
         for (const auto& [slowdown, devices] : by_slowdown) {
           slowest = std::max(slowest, slowdown * jitter(devices, true));
         }
+        if (instruction.op != Op::optimizer_step) slowest /= contained(stage);
         seconds[i] *= slowest;
       } else {
         seconds[i] *= link_factor(instruction, own) * jitter(all, false);
@@ -129,6 +130,12 @@ class Variation {
   }
 
  private:
+  double contained(const Stage& stage) const {
+    if (variance_.contained.empty()) return 1;
+    const Scheme& scheme = program_.pipelines[stage.pipeline].scheme;
+    return variance_.contained.at(static_cast<std::size_t>(scheme.group));
+  }
+
   Links links(int device) const {
     if (variance_.slow_links.empty()) return {};
     const int per_node = program_.devices_per_node;

@@ -49,6 +49,9 @@ struct Variance {
   Jitter transfer;                   ///< all that moves data
   std::vector<Slowdown> stragglers;  ///< slow at computing
   std::vector<Slowdown> slow_links;  ///< what moves data from or to the device takes longer
+  /// By group of nodes: the slowdown of passes that the cost model contains already for schemes of
+  /// that group (sim/known_stragglers.h); may be empty.
+  std::vector<double> contained;
 
   bool any() const;
 };
