@@ -84,9 +84,9 @@ void FairShare::collect_component() {
     resource.seen = resource.tight || was_tight;
     return !resource.seen;
   });
-  for (std::size_t next = 0; next < touched_.size(); ++next) {
-    // By index: what is collected may touch more.
-    const std::uint32_t r = touched_[next];
+  std::size_t next = 0;
+  while (next < touched_.size()) {  // what is collected may touch more
+    const std::uint32_t r = touched_[next++];
     for (const std::uint32_t kind : resources_[r].users) collect(kind);
   }
   for (const std::uint32_t kind : started_) collect(kind);

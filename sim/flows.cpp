@@ -61,6 +61,7 @@ std::vector<Span> run_flows(std::span<const Flow> flows, const Topology& topolog
     double speed = std::numeric_limits<double>::infinity();
     for (const std::uint32_t link : links) speed = std::min(speed, sharing.capacities[link]);
     std::vector<ResourceUse> uses;
+    uses.reserve(links.size());
     for (const std::uint32_t link : links) uses.push_back({link, speed});
     const double latency = latency_seconds(topology, links);
     if (latency > 0) sharing.parts.push_back({detail::kAlone, latency});
