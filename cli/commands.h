@@ -31,6 +31,8 @@ void add_diff_command(CLI::App& app);
 void add_validate_command(CLI::App& app);
 /// `profile`, `profile import`, `profile show`, `profile compare`.
 void add_profile_commands(CLI::App& app);
+/// `cluster import`, `cluster collectives`.
+void add_cluster_commands(CLI::App& app);
 void add_train_command(CLI::App& app);
 /// `checkpoint import-hf`, `checkpoint export-hf`, `checkpoint show`.
 void add_checkpoint_commands(CLI::App& app);

@@ -47,8 +47,9 @@ ResultRun asked_for(const std::string& policy, const PlanResult& plan, const Opt
 
 /// A policy's run as a results file keeps it.
 ResultRun result_run(ResultRun result, SimulatedRun&& run, const Options& options,
-                     const IterationOptions& how) {
+                     const IterationOptions& how, const std::string& profile_file) {
   result.remark = run.remark;
+  result.provenance = sources_json(sources_of(run.model, &how.costing, profile_file));
   result.summary = run.result.summary;
   result.iterations = std::move(run.result.iterations);
   for (const Strategy& strategy : run.strategies) result.strategies.push_back(to_string(strategy));
@@ -113,6 +114,7 @@ void run(Options& options, const CLI::App& command) {
   how.iteration.threads = static_cast<int>(common.threads);
   how.iteration.costing.no_communication = common.no_communication;
   how.iteration.costing.network = common.network;
+  how.iteration.costing.collectives = common.collectives;
   use_schedule(common, how.iteration);
   std::vector<PolicyRun> runs;
   Results results;
@@ -124,7 +126,8 @@ void run(Options& options, const CLI::App& command) {
       SimulatedRun run = run_policy(name, setup, batches, how);
       runs.push_back({name, run.result.summary, run.remark, run.strategies});
       if (!options.results.empty()) {
-        result = result_run(std::move(result), std::move(run), options, how.iteration);
+        result = result_run(std::move(result), std::move(run), options, how.iteration,
+                            plan.plan.profile);
       }
     } catch (const InfeasibleError& error) {
       runs.push_back({name, {}, {}, {}, reason_of(error)});
@@ -160,7 +163,7 @@ void add_compare_command(CLI::App& app) {
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::policies | Has::communication | Has::schedule |
                          Has::rates | Has::switching | Has::seed | Has::threads | Has::format |
-                         Has::output | Has::verbose);
+                         Has::output | Has::verbose | Has::megatron);
   defaults_from_plan(*command, false);
   add_faults_options(*command, options->faults);
   CLI::Option* results =

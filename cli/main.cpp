@@ -77,6 +77,7 @@ int main_function(int argc, char** argv) {
     add_sweep_command(app);
     add_tune_command(app);
     add_profile_commands(app);
+    add_cluster_commands(app);
     add_train_command(app);
     add_checkpoint_commands(app);
     add_diff_command(app);

@@ -138,6 +138,13 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
     return (static_cast<unsigned>(which) & static_cast<unsigned>(one)) != 0;
   };
   if (has(Has::system)) add_system_options(command, options);
+  if (has(Has::megatron)) {
+    command
+        .add_option("--megatron", options.megatron,
+                    "script with Megatron-LM's arguments: its model, layout, batch and schedule")
+        ->check(not_empty())
+        ->excludes("--model");
+  }
   if (has(Has::trace)) {
     command.add_option("--trace", options.trace, "sequence lengths: preset or file")
         ->check(not_empty())
@@ -175,6 +182,7 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
             "cards, leaf and spine of the cluster's network max-min fairly; auto: flows where the "
             "cluster has something to share")
         ->default_str("auto");
+    add_collectives_option(command, options, true);
   }
   if (has(Has::schedule)) {
     command.add_option_function<std::string>(
@@ -223,6 +231,21 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
     command.add_option("-o,--output", options.output, "file to write, whole or not at all")
         ->check(not_empty());
   }
+}
+
+void add_collectives_option(CLI::App& command, CommonOptions& options, bool links) {
+  std::vector<std::string> names = {"auto", "ring", "tree", "hierarchical"};
+  if (links) names.insert(names.begin(), "links");
+  command
+      .add_option_function<std::string>(
+          "--collectives",
+          [&options](const std::string& text) {
+            options.collectives = parse_collectives(text, "--collectives");
+          },
+          links ? "time communication by the links' bytes (links) or as a library's collectives: "
+                  "auto, ring, tree or hierarchical [links]"
+                : "algorithm: auto (the least), ring, tree or hierarchical [auto]")
+      ->check(CLI::IsMember(names));
 }
 
 CLI::Option* add_file_format_option(CLI::App& command, const std::string& name,

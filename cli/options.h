@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "costmodel/collective_cost.h"
 #include "costmodel/cost_model.h"
 #include "sim/costing.h"
 #include "traces/sampler.h"
@@ -16,6 +18,7 @@ namespace hydraulis {
 struct CommonOptions {
   std::string model = "llama-32b";  ///< preset or Hugging Face config.json
   std::string cluster = "a800-64";  ///< preset or cluster JSON
+  std::string megatron;             ///< script with Megatron-LM's arguments; empty: not given
   std::string profile;              ///< preset or HDF5; empty: the one that fits model and cluster
   MemoryModel memory_model = MemoryModel::published;
   std::string schemes;                    ///< derived ones to consider: "cp,recompute,layers"
@@ -30,7 +33,8 @@ struct CommonOptions {
   std::vector<std::string> policies;  ///< as named, in order
   bool no_communication = false;
   NetworkUse network = NetworkUse::automatic;
-  std::string schedule;              ///< of pipelines; empty: the plan's
+  std::string schedule;                            ///< of pipelines; empty: the plan's
+  std::optional<CollectiveAlgorithm> collectives;  ///< none: bytes over the links as they are
   double switch_seconds = 0;         ///< what changing the strategy between iterations takes
   double price_per_device_hour = 0;  ///< 0: not given
   double watts_per_device = 0;       ///< 0: the data sheet's
@@ -52,7 +56,7 @@ enum class Has : unsigned {
   max_tokens = 1u << 4,     ///< --max-tokens
   iterations = 1u << 5,     ///< --iterations
   policies = 1u << 6,       ///< --policies
-  communication = 1u << 7,  ///< --no-communication --network
+  communication = 1u << 7,  ///< --no-communication --network --collectives
   seed = 1u << 8,           ///< --seed
   threads = 1u << 9,        ///< --threads
   format = 1u << 10,        ///< --json --csv --reproducible
@@ -61,6 +65,7 @@ enum class Has : unsigned {
   schedule = 1u << 13,      ///< --schedule
   rates = 1u << 14,         ///< --price-per-device-hour --watts-per-device
   switching = 1u << 20,     ///< --switch-seconds
+  megatron = 1u << 21,      ///< --megatron
 };
 constexpr Has operator|(Has left, Has right) {
   return static_cast<Has>(static_cast<unsigned>(left) | static_cast<unsigned>(right));
@@ -68,6 +73,9 @@ constexpr Has operator|(Has left, Has right) {
 
 /// Adds the common options named by `which` to a subcommand. `options` must outlive the parse.
 void add_common_options(CLI::App& command, CommonOptions& options, Has which);
+
+/// Adds --collectives; with `links` the links' bytes are a choice, and what is taken without it.
+void add_collectives_option(CLI::App& command, CommonOptions& options, bool links);
 
 /// Adds an option that names the format of a file of lengths.
 CLI::Option* add_file_format_option(CLI::App& command, const std::string& name,

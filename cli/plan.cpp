@@ -24,23 +24,32 @@ void add_plan_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("plan", "propose the strategy set");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::schedule | Has::format | Has::output | Has::verbose);
+                         Has::schedule | Has::format | Has::output | Has::verbose | Has::megatron);
   command->get_option("--trace")->required(false);
   command
       ->add_option("--strategies", options->strategies,
                    "strategies by hand, separated by ';': \"4x(1,16,1); (1,16,1)+6x(1,8,1)\"")
-      ->check(not_empty());
+      ->check(not_empty())
+      ->excludes("--megatron");
   command->add_option("--optimizer-layout", options->optimizer_layout,
                       "dp,tp,pp of the fixed layout of optimizer states [found]");
   command->footer(
       "Example:\n  hydraulis plan --model llama-32b --cluster a800-64 --trace web-gpt2 "
-      "--over-context truncate -o plan.json");
+      "--over-context truncate -o plan.json\n"
+      "  hydraulis plan --megatron pretrain.sh --cluster h100-64 -o plan.json");
   command->callback([options, command] {
-    const CommonOptions& common = options->common;
+    CommonOptions& common = options->common;
     refuse_same_file({{"-o", common.output}}, {{"--trace", common.trace},
                                                {"--model", common.model},
+                                               {"--megatron", common.megatron},
                                                {"--cluster", common.cluster},
                                                {"--profile", common.profile}});
+    std::vector<std::string> read;
+    if (!common.megatron.empty()) {
+      const MegatronRun run = apply_megatron(*command, common);
+      options->strategies = run.strategies;
+      read = run.notes;
+    }
     PlanRequest request = plan_request(*command, common);
     request.strategies = options->strategies;
     request.optimizer_layout = options->optimizer_layout;
@@ -52,6 +61,7 @@ void add_plan_command(CLI::App& app) {
       Sampler(trace, sampler_options(common));
     }
     PlanResult result = make_plan(request, common.trace.empty() ? nullptr : &trace);
+    result.notes.insert(result.notes.end(), read.begin(), read.end());
     if (!common.schedule.empty()) {
       result.plan.schedule = parse_schedule(common.schedule, "--schedule");
     }

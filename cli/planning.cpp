@@ -9,6 +9,20 @@
 
 namespace hydraulis {
 
+MegatronRun apply_megatron(const CLI::App& command, CommonOptions& options) {
+  MegatronRun run = read_megatron_run(options.megatron, load_cluster(options.cluster));
+  options.model = run.model;
+  if (command.count("--context") == 0) options.context = run.context;
+  if (command.count("--tokens-per-batch") == 0 && command.count("--sequences-per-batch") == 0) {
+    options.tokens_per_batch = run.tokens_per_batch;
+  }
+  if (command.count("--max-tokens") == 0) {
+    options.max_tokens = static_cast<std::uint64_t>(run.max_tokens);
+  }
+  if (command.count("--schedule") == 0) options.schedule = to_string(run.schedule);
+  return run;
+}
+
 PlanRequest plan_request(const CLI::App& command, const CommonOptions& options) {
   PlanRequest request;
   request.model = options.model;
@@ -63,15 +77,26 @@ void defaults_from_plan(CLI::App& command, bool required) {
 }
 
 SystemChoice system_choice(const CLI::App& command, bool from_plan) {
-  return {!from_plan && command.count("--model") == 0,
-          !from_plan && command.count("--cluster") == 0};
+  const CLI::Option* megatron = command.get_option_no_throw("--megatron");
+  const bool named = command.count("--model") > 0 || (megatron != nullptr && megatron->count() > 0);
+  return {!from_plan && !named, !from_plan && command.count("--cluster") == 0};
 }
 
 PlanResult plan_for_run(const CLI::App& command, const std::string& plan_path,
                         CommonOptions& options, const LengthTrace& trace) {
+  if (plan_path.empty() && !options.megatron.empty()) {
+    const MegatronRun run = apply_megatron(command, options);
+    PlanRequest request = plan_request(command, options);
+    request.strategies = run.strategies;
+    PlanResult result = make_plan(request, &trace);
+    result.notes.insert(result.notes.end(), run.notes.begin(), run.notes.end());
+    return result;
+  }
   if (plan_path.empty()) return make_plan(plan_request(command, options), &trace);
-  for (const char* name : {"--model", "--cluster", "--profile", "--memory-model", "--schemes"}) {
-    if (command.count(name) > 0) {
+  for (const char* name :
+       {"--model", "--megatron", "--cluster", "--profile", "--memory-model", "--schemes"}) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    if (option != nullptr && option->count() > 0) {
       throw InputError("{}: the plan {} already names it; make another plan, or leave it out", name,
                        plan_path);
     }
@@ -113,6 +138,17 @@ Notes run_notes(const PlanResult& result, const SystemChoice& choice, const Comm
                 const BatchSurvey& survey, const CostingOptions& costing) {
   Notes notes = provenance_notes(result, choice, &costing);
   notes.verbose = options.verbose;
+  const std::string& device = result.model.cluster.device.name;
+  if (options.watts_per_device > 0) {
+    notes.sources.push_back({"power", SourceKind::stated, "--watts-per-device"});
+  } else if (data_sheet_watts(device) > 0) {
+    notes.sources.push_back({"power", SourceKind::data_sheet,
+                             fmt::format("{:g} W, the most that a board of {} draws",
+                                         data_sheet_watts(device), device)});
+  }
+  if (options.price_per_device_hour > 0) {
+    notes.sources.push_back({"price", SourceKind::stated, "--price-per-device-hour"});
+  }
   notes.brief.push_back(fmt::format("{} sequences over the context of {} tokens, {} tokens removed",
                                     survey.over_context.sequences, options.context,
                                     survey.over_context.tokens_removed));

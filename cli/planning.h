@@ -5,12 +5,17 @@
 #include <vector>
 
 #include "cli/options.h"
+#include "planner/megatron_run.h"
 #include "planner/plan_build.h"
 #include "report/notes.h"
 #include "report/token_cost.h"
 #include "sim/run_policy.h"
 
 namespace hydraulis {
+
+/// Model, context, batch, cap on a micro-batch and schedule of the script of --megatron, stored
+/// into `options` where the command line does not give them.
+MegatronRun apply_megatron(const CLI::App& command, CommonOptions& options);
 
 /// The common options as a plan request; options not given keep what model and profile suggest.
 PlanRequest plan_request(const CLI::App& command, const CommonOptions& options);

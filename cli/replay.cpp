@@ -55,6 +55,7 @@ void run(const Options& options, const CLI::App& command) {
   IterationOptions how;
   how.costing.no_communication = common.no_communication;
   how.costing.network = common.network;
+  how.costing.collectives = common.collectives;
   how.check_memory = false;  // they have run
   const ProgramRun run = simulate_programs(programs, system.model, how);
   if (!options.timeline.empty()) write_timeline(run.timeline, options.timeline);

@@ -61,6 +61,7 @@ void run(Options& options, const CLI::App& command) {
   how.iteration.threads = static_cast<int>(common.threads);
   how.iteration.costing.no_communication = common.no_communication;
   how.iteration.costing.network = common.network;
+  how.iteration.costing.collectives = common.collectives;
   use_schedule(common, how.iteration);
   how.iteration.costing.bandwidth_scale = options.bandwidth_scale;
   Progress progress("simulating", common.iterations, "iterations");
@@ -111,7 +112,7 @@ void add_simulate_command(CLI::App& app) {
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::communication | Has::schedule | Has::rates |
                          Has::switching | Has::seed | Has::threads | Has::format | Has::output |
-                         Has::verbose);
+                         Has::verbose | Has::megatron);
   defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {

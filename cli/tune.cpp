@@ -71,6 +71,7 @@ void run(Options& options, const CLI::App& command) {
   }
   problem.no_communication = common.no_communication;
   problem.network = common.network;
+  problem.collectives = common.collectives;
   TuneOptions& how = options.tune;
   how.held_out_iterations = common.iterations;
   if (command.count("--held-out-seed") == 0) how.held_out_seed = common.seed + 1;
@@ -104,6 +105,7 @@ void run(Options& options, const CLI::App& command) {
   CostingOptions costing;
   costing.no_communication = common.no_communication;
   costing.network = common.network;
+  costing.collectives = common.collectives;
   TuneContext context;
   context.notes = provenance_notes(start, system_choice(command, !options.plan.empty()), &costing);
   context.notes.verbose = common.verbose;

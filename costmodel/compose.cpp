@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "costmodel/collective_cost.h"
 #include "costmodel/compose_operations.h"
 #include "costmodel/cost_model.h"
 
@@ -31,18 +32,18 @@ int element_bytes(const OperatorProfile& profile) {
   return 4;
 }
 
-/// Without measurements: a ring over the cluster's links.
-double link_seconds(const ClusterSpec& cluster, Collective operation, int ranks, int nodes,
-                    double bytes, const TrafficScale& scale) {
-  const LinkSpec& link = nodes > 1 ? cluster.inter_node : cluster.intra_node;
-  const double n = ranks;
-  const bool once = operation == Collective::send;
-  const double passes = operation == Collective::all_reduce ? 2 : 1;
-  const double steps = once ? 1 : passes * (n - 1);
-  const double share = once ? 1 : passes * (n - 1) / n;
-  const double seconds = steps * link.latency_seconds * scale.latency;
-  if (!(link.bandwidth_bytes_per_second > 0)) return seconds;
-  return seconds + share * bytes / (link.bandwidth_bytes_per_second * scale.bandwidth);
+/// Without measurements: NCCL's prior where it knows the devices, else a ring over the cluster's
+/// links.
+double unmeasured_seconds(const ClusterSpec& cluster, Collective operation, int ranks, int nodes,
+                          double bytes, FitUse& use, const TrafficScale& scale) {
+  const CollectiveNetwork network = collective_network(cluster, scale.latency, scale.bandwidth);
+  const bool prior = network.generation != NcclGeneration::none;
+  use.borrowed.emplace(to_string(operation), prior ? "NCCL's cost table over the cluster's links"
+                                                   : "the cluster's links");
+  const GroupPlacement group = even_placement(ranks, nodes);
+  return collective_cost(operation, group, bytes, network,
+                         prior ? CollectiveAlgorithm::automatic : CollectiveAlgorithm::ring)
+      .seconds();
 }
 
 double group_seconds(const OperatorFits& fits, const ClusterSpec& cluster, Collective operation,
@@ -51,8 +52,7 @@ double group_seconds(const OperatorFits& fits, const ClusterSpec& cluster, Colle
   const auto measured =
       collective_seconds(fits, operation, ranks, nodes, bytes, use, scale.latency, scale.bandwidth);
   if (measured) return *measured;
-  use.borrowed.emplace(to_string(operation), "the cluster's links");
-  return link_seconds(cluster, operation, ranks, nodes, bytes, scale);
+  return unmeasured_seconds(cluster, operation, ranks, nodes, bytes, use, scale);
 }
 
 double seconds_of(const Work& work, const OperatorFits& fits, const ClusterSpec& cluster, int tp,
@@ -384,7 +384,7 @@ std::shared_ptr<const MeasuredOperators> transfer_operators(const MeasuredOperat
   result->fits.copies.clear();
   result->profile.notes.push_back(fmt::format(
       "analytic: measured on {} and carried over to {} by data sheet (products and attention times "
-      "{:.3g}, row-wise kernels times {:.3g}, communication by the cluster's links)",
+      "{:.3g}, row-wise kernels times {:.3g}, communication as if nobody had measured it)",
       machine.device, device.name, compute, memory));
   result->profile.machine.device = device.name;
   result->profile.memory = {};

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "costmodel/megatron_arguments.h"
 #include "costmodel/presets/models.h"
 
 namespace hydraulis {
@@ -94,6 +95,12 @@ void check_model(const ModelSpec& model, const std::string& where) {
 
 ModelSpec load_model(const std::string& preset_or_path) {
   if (const auto preset = detail::model_preset(preset_or_path)) return *preset;
+  if (preset_or_path.rfind(kMegatronPrefix, 0) == 0) {
+    MegatronArguments arguments =
+        read_megatron_arguments(preset_or_path.substr(std::string(kMegatronPrefix).size()));
+    std::vector<std::string> notes;
+    return megatron_model(arguments, notes);
+  }
   std::filesystem::path path = preset_or_path;
   std::error_code ec;
   if (std::filesystem::is_directory(path, ec)) {

@@ -36,8 +36,8 @@ double training_flops(const ModelSpec& model, double sum_tokens, double sum_squa
 /// Elements of the weight matrices of one decoder layer that multiply a token (no norms, biases).
 std::int64_t layer_matrix_elements(const ModelSpec& model);
 
-/// A preset name ("llama-32b", …) or the path of a Hugging Face config.json. Throws InputError;
-/// families it cannot represent are refused by name.
+/// A preset name ("llama-32b", …), the path of a Hugging Face config.json or "megatron:FILE"
+/// (megatron_arguments.h). Throws InputError; families it cannot represent are refused by name.
 ModelSpec load_model(const std::string& preset_or_path);
 
 /// The model of a parsed Hugging Face config.json: llama, qwen2, qwen3, and mistral without a

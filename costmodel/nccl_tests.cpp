@@ -318,8 +318,10 @@ void add_imported(const NcclTestsResult& result, const std::string& source,
     });
   };
   std::erase_if(profile.collectives, replaced);
-  profile.collectives.insert(profile.collectives.end(), result.samples.begin(),
-                             result.samples.end());
+  for (CollectiveSample sample : result.samples) {
+    sample.imported_from = source;
+    profile.collectives.push_back(std::move(sample));
+  }
   profile.excluded.insert(profile.excluded.end(), result.excluded.begin(), result.excluded.end());
   profile.notes.push_back(fmt::format("collectives of {}: nccl-tests, sizes in total, {} points{}",
                                       source, result.samples.size(),

@@ -93,6 +93,7 @@ struct CollectiveSample {
   std::int64_t bytes = 0;
   Timing time;
   bool checked = false;  ///< the data that came out was compared with what had to come out
+  std::string imported_from = {};  ///< file of nccl-tests output; empty: measured with the profile
 };
 
 enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device_to_device };

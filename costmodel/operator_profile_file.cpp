@@ -182,6 +182,7 @@ void write_collectives(Hdf5File& file, const std::vector<CollectiveSample>& rows
   table.integers("nodes", "nodes", rows, [](const auto& r) { return r.nodes; });
   table.integers("bytes", "bytes in total", rows, [](const auto& r) { return r.bytes; });
   table.integers("checked", "0 or 1", rows, [](const auto& r) { return r.checked ? 1 : 0; });
+  table.texts("imported_from", rows, [](const auto& r) { return r.imported_from; });
   write_timing(table, rows);
 }
 
@@ -193,6 +194,9 @@ std::vector<CollectiveSample> read_collectives(const Hdf5File& file, const std::
   const auto nodes = table.small("nodes");
   const auto bytes = table.integers("bytes");
   const auto checked = table.integers("checked");
+  // Files of earlier versions do not say.
+  std::vector<std::string> imported(rows.size());
+  if (file.exists(table.at("imported_from"))) imported = table.texts("imported_from");
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i].operation =
         parse_collective(operation[i], where + ": dataset " + table.at("operation"));
@@ -200,6 +204,7 @@ std::vector<CollectiveSample> read_collectives(const Hdf5File& file, const std::
     rows[i].nodes = nodes[i];
     rows[i].bytes = bytes[i];
     rows[i].checked = checked[i] != 0;
+    rows[i].imported_from = imported[i];
   }
   read_timing(table, rows);
   return rows;

@@ -125,6 +125,7 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
   if (reference != runs.end()) json["speedup_against"] = reference->name;
   json["devices"] = context.devices;
   json["notes"] = context.notes.all();
+  json["provenance"] = sources_json(context.notes.sources);
   return {std::move(json), {std::move(table)}};
 }
 

@@ -206,6 +206,7 @@ Json html_data(const Results& results, const HtmlContext& context) {
                  {"model", run.model},
                  {"profile", run.profile},
                  {"analytic", run.analytic},
+                 {"provenance", run.provenance},
                  {"devices", run.devices},
                  {"summary", summary_json(run)},
                  {"iterations", iterations_json(run)},
@@ -258,6 +259,8 @@ Results results_from_json(const Json& json, const std::string& where) {
     run.settings = Json::object();
     run.summary = summary_of(from);
     run.devices = static_cast<int>(std::clamp(number_or_zero(json, "devices"), 0.0, 1e9));
+    if (const Json* sources = objects(from, "provenance")) run.provenance = *sources;
+    if (const Json* sources = objects(json, "provenance")) run.provenance = *sources;
     results.runs.push_back(std::move(run));
     return results.runs.back();
   };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace hydraulis {
 namespace {
@@ -64,7 +65,20 @@ void add_new(std::vector<std::string>& lines, const std::vector<std::string>& mo
 
 }  // namespace
 
-std::vector<std::string> Notes::shown() const { return verbose ? all() : brief; }
+std::vector<std::string> Notes::shown() const {
+  std::vector<std::string> lines = verbose ? all() : brief;
+  if (sources.empty()) return lines;
+  if (!verbose) {
+    // Behind the line that names the system.
+    lines.insert(lines.begin() + std::min<std::ptrdiff_t>(1, std::ssize(lines)),
+                 sources_line(sources));
+    return lines;
+  }
+  for (const Source& source : sources) {
+    lines.push_back(fmt::format("{}: {}, {}", source.what, to_string(source.kind), source.detail));
+  }
+  return lines;
+}
 
 std::vector<std::string> Notes::all() const {
   std::vector<std::string> lines = brief;
@@ -83,6 +97,7 @@ Notes provenance_notes(const PlanResult& plan, const SystemChoice& choice,
                     model.profile.device, model.cluster.device.name));
   }
   add_new(notes.brief, model.cluster.warnings);
+  notes.sources = sources_of(model, costing, plan.plan.profile);
   notes.details = provenance(model);
   if (costing != nullptr) add_new(notes.details, costing_assumptions(model, *costing));
   // What making the plan had to say beyond where its numbers come from.

@@ -5,6 +5,7 @@
 
 #include "planner/plan_build.h"
 #include "sim/costing.h"
+#include "sim/provenance.h"
 
 namespace hydraulis {
 
@@ -14,8 +15,11 @@ struct Notes {
   std::vector<std::string> brief;
   std::vector<std::string> details = {};
   bool verbose = false;
+  std::vector<Source> sources = {};  ///< of the numbers; JSON: "provenance"
 
-  std::vector<std::string> shown() const;  ///< brief ones; all of them when verbose
+  /// Brief ones with the kinds of source in one line (sources_line); when verbose all of them and
+  /// each source in full.
+  std::vector<std::string> shown() const;
   std::vector<std::string> all() const;
 };
 
@@ -27,7 +31,8 @@ struct SystemChoice {
 
 /// Where a result's numbers come from. Brief: one line with model, cluster, profile, which
 /// communication its times contain and, with `costing`, the network assumed; one more for each
-/// mismatch or figure that looks wrong. Details: origin of every figure and the limits.
+/// mismatch or figure that looks wrong. Details: origin of every figure and the limits. Sources:
+/// sources_of().
 Notes provenance_notes(const PlanResult& plan, const SystemChoice& choice,
                        const CostingOptions* costing = nullptr);
 

@@ -37,6 +37,7 @@ Report plan_report(const PlanResult& result, const Notes& notes, bool reproducib
   report.json["unused_devices"] =
       unused_devices(plan.set.strategies, result.model.cluster.devices());
   report.json["notes"] = notes.all();
+  report.json["provenance"] = sources_json(notes.sources);
   report.json["unused_schemes"] = result.unused_schemes;
   Table schemes;
   schemes.title = "Schemes";
@@ -161,6 +162,7 @@ Report assign_report(const BatchPlan& plan, const AssignContext& context) {
   const int unused = unused_devices({chosen}, context.devices).front();
   report.json["unused_devices"] = unused;
   report.json["notes"] = context.notes.all();
+  report.json["provenance"] = sources_json(context.notes.sources);
   const double gap = plan.lower_bound_seconds > 0
                          ? 100 * (plan.makespan_seconds / plan.lower_bound_seconds - 1)
                          : 0.0;

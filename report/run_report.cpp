@@ -182,6 +182,7 @@ Json run_json(const RunResult& run, const RunContext& context) {
   json["strategies"] = std::move(strategies);
   json["unused_devices"] = unused_devices(context.strategies, context.devices);
   json["notes"] = context.notes.all();
+  json["provenance"] = sources_json(context.notes.sources);
   return json;
 }
 

@@ -85,6 +85,7 @@ Report sweep_report(const Results& results, const SweepContext& context) {
     point["message"] = messages[i];
     point["profile"] = results.runs[i].profile;
     point["analytic"] = results.runs[i].analytic;
+    point["provenance"] = results.runs[i].provenance;
   }
   report.json["computed"] = context.computed;
   report.json["resumed"] = context.resumed;

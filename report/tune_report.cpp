@@ -301,6 +301,7 @@ Report tune_report(const TuneResult& result, const TuneContext& context) {
   if (!context.reproducible) search["wall_seconds"] = context.wall_seconds;
   json["search"] = std::move(search);
   json["notes"] = context.notes.all();
+  json["provenance"] = sources_json(context.notes.sources);
 
   report.tables.push_back(std::move(frontier));
   report.tables.push_back(std::move(rivals));

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "costmodel/compose.h"
 #include "planner/schedule_work.h"
+#include "sim/communication_cost.h"
 
 namespace hydraulis {
 namespace {
@@ -50,13 +51,6 @@ bool shares_links(const ClusterSpec& cluster, const CostingOptions& options) {
 /// Bytes that programs count for a number of a parameter, gradient or activation.
 constexpr double kProgramBytes = 2;
 
-/// Parameters of a layer as reshard instructions number them.
-double parameters_of(const ModelSpec& model, int layer) {
-  if (layer == kEmbeddingLayer) return static_cast<double>(embedding_parameters(model));
-  return static_cast<double>(layer == model.layers ? head_parameters(model)
-                                                   : layer_parameters(model));
-}
-
 class Coster {
  public:
   Coster(const Program& program, const CostModel& model, const CostingOptions& options)
@@ -75,9 +69,15 @@ class Coster {
                       (tree_steps(std::min(program.devices, program.devices_per_node)) *
                            model.cluster.intra_node.latency_seconds +
                        tree_steps(nodes()) * model.cluster.inter_node.latency_seconds);
+    if (options.collectives && !options.no_communication) {
+      collectives_.emplace(program, model, options);
+      global_seconds_ = collectives_->global_seconds();
+    }
     if (const auto& operators = model.profile.operators) {
       optimizer_seconds_ = optimizer_seconds(*operators, owned);
-      global_seconds_ = barrier_seconds(*operators, model.cluster, program.devices, scale());
+      if (!collectives_) {
+        global_seconds_ = barrier_seconds(*operators, model.cluster, program.devices, scale());
+      }
       norm_seconds_ = sum_squares_seconds(*operators, owned);
       const auto factor = [&](CorrectedTime time) { return correction(operators->profile, time); };
       optimizer_seconds_ *= factor(CorrectedTime::optimizer_step);
@@ -142,13 +142,13 @@ class Coster {
       case Op::receive_activation:
       case Op::send_gradient:
       case Op::receive_gradient:
-        return model_.profile.contains_pipeline_communication ? 0 : moved(instruction);
+        return model_.profile.contains_pipeline_communication ? 0 : moved(stage, instruction);
       case Op::gather_parameters:
-        return gather_factor_ * (moved(instruction) + kept(stage, instruction));
+        return gather_factor_ * (moved(stage, instruction) + kept(stage, instruction));
       case Op::reduce_gradients:
-        return reduce_factor_ * (moved(instruction) + kept(stage, instruction));
+        return reduce_factor_ * (moved(stage, instruction) + kept(stage, instruction));
       case Op::all_to_all:
-        return moved(instruction);
+        return moved(stage, instruction);
       case Op::gradient_norm:
         return norm_factor_ * (global_seconds_ + norm_seconds_);
       case Op::barrier:
@@ -176,7 +176,8 @@ class Coster {
     return costs_[chunk].of(sizes[index].sum_squares, sizes[index].tokens);
   }
 
-  double moved(const Instruction& instruction) const {
+  double moved(const Stage& stage, const Instruction& instruction) const {
+    if (collectives_) return collectives_->seconds(stage, instruction);
     const ClusterSpec& cluster = model_.cluster;
     const bool crosses = instruction.inter_node_bytes > 0;
     if (model_.profile.operators) return measured(instruction);
@@ -210,11 +211,12 @@ class Coster {
   /// added somewhere, and parameters that a device owns itself are copied.
   double kept(const Stage& stage, const Instruction& instruction) const {
     if (!model_.profile.operators) return 0;
+    if (collectives_ && collectives_->is_uniform(stage, instruction)) return 0;
     const MeasuredOperators& operators = *model_.profile.operators;
     const int tp = program_.pipelines[stage.pipeline].scheme.tp;
     double seconds = 0;
     for (int layer = instruction.layer_begin; layer < instruction.layer_end; ++layer) {
-      const double held = parameters_of(model_.model, layer) / tp;
+      const double held = detail::parameters_of(model_.model, layer) / tp;
       if (instruction.op == Op::reduce_gradients) {
         seconds += add_seconds(operators, held);
         continue;
@@ -231,6 +233,7 @@ class Coster {
   const CostModel& model_;
   const CostingOptions& options_;
   std::vector<std::vector<Size>> sizes_;  ///< [pipeline][micro-batch]
+  std::optional<detail::CommunicationCost> collectives_;
   double optimizer_seconds_ = 0;
   double global_seconds_ = 0;
   double norm_seconds_ = 0;
@@ -312,6 +315,7 @@ std::vector<std::string> costing_assumptions(const CostModel& model,
         "network: measured curves of sends and collectives where the profile has them, without "
         "contention");
   }
+  if (options.collectives) lines.push_back(detail::collectives_text(model, options));
   const auto link = [&](const char* name, const LinkSpec& spec) {
     return fmt::format("{} {:.4g} GB/s and {:.3g} us", name,
                        options.bandwidth_scale * spec.bandwidth_bytes_per_second / 1e9,

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "costmodel/collective_cost.h"
 #include "costmodel/cost_model.h"
 #include "planner/program/program.h"
 #include "sim/replay.h"
@@ -24,6 +26,9 @@ struct CostingOptions {
   double bandwidth_scale = 1;  ///< of every link; positive
   double latency_scale = 1;    ///< of every link; not negative
   NetworkUse network = NetworkUse::automatic;
+  /// Communication by a library's collectives with this algorithm (docs/simulator.md,
+  /// "Collectives"); none: every device's bytes over the links as they are.
+  std::optional<CollectiveAlgorithm> collectives = {};
 };
 
 /// Bytes of device memory that one optimizer step moves for each parameter that a device owns:
@@ -42,6 +47,7 @@ inline constexpr double kOptimizerBytesPerParameter = 4 * 4 + 3 * 4 + 2;
 ///     its bytes / bandwidth, links inside a node and between nodes one after the other;
 ///   - gradient_norm, barrier: twice (there and back) a tree over a node's devices and over nodes;
 ///   - optimizer_step: bytes moved / memory bandwidth.
+/// With `options.collectives` these are collectives of a library: detail::CommunicationCost.
 /// Where operators were measured their curves take the place of links and memory bandwidth:
 /// messages by the curve of a send, numbers in the width that was measured; a gather also copies
 /// what a device owns itself, a reduction adds what every device holds, the norm squares what it

@@ -44,8 +44,9 @@ struct ResultRun {
   std::string policy;
   std::string remark;  ///< of the policy: the layout it found, what it could not try
   std::string model;
-  std::string profile;    ///< where times come from, for people
-  bool analytic = false;  ///< derived from a data sheet
+  std::string profile;              ///< where times come from, for people
+  bool analytic = false;            ///< derived from a data sheet
+  Json provenance = Json::array();  ///< sources of its numbers (sources_json)
   int devices = 0;
   RunSummary summary;  ///< without the measured wall time
   std::vector<IterationResult> iterations;

@@ -99,6 +99,7 @@ void write_runs(Hdf5File& file, const Results& results) {
   table.texts("model", [](const Run& r) { return r.model; });
   table.texts("profile", [](const Run& r) { return r.profile; });
   table.integers("analytic", "0 or 1", [](const Run& r) { return r.analytic ? 1 : 0; });
+  table.texts("provenance", [](const Run& r) { return r.provenance.dump(); });
   table.integers("devices", "devices", [](const Run& r) { return r.devices; });
   const auto summary = [&](const char* name, const char* units, auto get) {
     table.numbers(name, units, [&](const Run& r) {
@@ -317,6 +318,15 @@ void read_runs(const Hdf5File& file, const std::string& where, std::vector<Resul
   text("model", &ResultRun::model);
   text("profile", &ResultRun::profile);
   table.integers("analytic", 0, 1, [&](std::size_t i, auto v) { runs[i].analytic = v != 0; });
+  // Files of earlier versions do not have it.
+  if (file.exists("/runs/provenance")) {
+    table.texts("provenance", [&](std::size_t i, const std::string& v) {
+      runs[i].provenance = parse_object(v, where, "/runs/provenance");
+      if (!runs[i].provenance.is_array()) {
+        throw InputError("{}: /runs/provenance is not a list", where);
+      }
+    });
+  }
   table.integers("devices", 0, kMost,
                  [&](std::size_t i, auto v) { runs[i].devices = static_cast<int>(v); });
   const auto number = [&](const char* name, auto set) {

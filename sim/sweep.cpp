@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "sim/parallel.h"
+#include "sim/provenance.h"
 #include "sim/sweep_system.h"
 
 namespace hydraulis {
@@ -86,6 +87,8 @@ ResultRun simulate_point(const SweepSystem& system, const Sweep& sweep, Caches& 
   run.remark = std::move(simulated.remark);
   run.profile = fmt::format("{} ({})", plan.model.profile.name, plan.model.profile.origin);
   run.analytic = plan.model.profile.analytic;
+  run.provenance =
+      sources_json(sources_of(simulated.model, &system.costing, system.request.profile));
   run.summary = simulated.result.summary;
   run.summary.wall_seconds = 0;
   run.iterations = std::move(simulated.result.iterations);

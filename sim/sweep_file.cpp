@@ -34,6 +34,7 @@ constexpr std::array kFields = {"model",
                                 "seed",
                                 "no_communication",
                                 "network",
+                                "collectives",
                                 "bandwidth_scale",
                                 "latency_scale",
                                 "keep_iteration"};

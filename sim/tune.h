@@ -33,6 +33,7 @@ struct TuneProblem {
   std::vector<std::uint64_t> tokens_per_batch;  ///< one or more
   bool no_communication = false;
   NetworkUse network = NetworkUse::automatic;
+  std::optional<CollectiveAlgorithm> collectives = {};  ///< as CostingOptions
 };
 
 /// How much is searched; every limit counts work, never time.

@@ -34,6 +34,7 @@ TuneGround ground_of(const TuneProblem& problem, const OptimizerLayout& layout,
   ground.assignment.count_parameter_traffic = !problem.no_communication;
   ground.iteration.costing.no_communication = problem.no_communication;
   ground.iteration.costing.network = problem.network;
+  ground.iteration.costing.collectives = problem.collectives;
   ground.iteration.lowering = schedule;
   ground.iteration.order_for_schedule = schedule != ScheduleChoice{};
   return ground;

@@ -77,6 +77,7 @@ std::vector<TuneVariant> try_variants(const TunePlan& plan, const TuneProblem& p
     IterationOptions how;
     how.costing.no_communication = problem.no_communication;
     how.costing.network = problem.network;
+    how.costing.collectives = problem.collectives;
     how.count_out_of_memory = true;  // under the published model too
     times[b].tokens = batches[b].tokens();
     for (const Way& way : tried) {

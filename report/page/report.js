@@ -278,6 +278,18 @@
       node.append(el("details", {}, el("summary", { text: `Remarks and reasons (${lines.length})` }),
         el("ul", {}, ...lines.map((text) => el("li", { text })))));
     }
+    const sources = new Map();
+    for (const run of runs) {
+      for (const { what, source, detail } of run.provenance ?? []) {
+        const cells = [what, source, detail].map((text) => String(text ?? ""));
+        sources.set(cells.join("\n"), cells);
+      }
+    }
+    if (sources.size) {
+      node.append(el("details", {}, el("summary", { text: `Where the numbers come from (${sources.size})` }),
+        table([{ name: "number", text: true }, { name: "source", text: true }, { name: "detail", text: true }],
+          [...sources.values()], { label: "sources of the numbers", id: "provenance-table" })));
+    }
   }
 
   // ---------------------------------------------------------------- iterations

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "costmodel/build_cost_model.h"
+#include "costmodel/collective_cost.h"
 #include "costmodel/compose_operations.h"
 #include "tests/costmodel/expect_error.h"
 #include "tests/costmodel/synthetic_machine.h"
@@ -195,6 +196,18 @@ TEST(Compose, CarriesOverToAnotherDeviceByDataSheet) {
   EXPECT_GT(ratio, 2);
   EXPECT_LT(ratio, 4);
   EXPECT_NEAR(stage_cost(here, scheme, 0)->a / stage_cost(there, scheme, 0)->a, 2, 0.02);
+}
+
+TEST(Compose, WhatNobodyMeasuredOnADeviceThatNcclKnowsIsTimedByItsTable) {
+  ClusterSpec cluster = tiny_cluster(1, 4);
+  cluster.device.name = "h100";
+  cluster.cores_per_node = 0;
+  const CostModel model = cost_model(cluster);
+  EXPECT_THAT(model.profile.limits, Contains(HasSubstr("NCCL's cost table")));
+  const CollectiveCost send =
+      collective_cost(Collective::send, even_placement(2, 1), 1e6, collective_network(cluster));
+  EXPECT_NEAR(message_seconds(*model.profile.operators, cluster, 1, 1e6, false, {}), send.seconds(),
+              1e-15);
 }
 
 TEST(Compose, TrafficFollowsTheMeasuredCurves) {

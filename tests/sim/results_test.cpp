@@ -23,6 +23,7 @@ ResultRun done_run() {
   run.model = "llama-13b";
   run.profile = "somewhere";
   run.analytic = true;
+  run.provenance = {{{"what", "link"}, {"source", "data sheet"}, {"detail", "ours"}}};
   run.devices = 32;
   run.summary.mean_seconds = 1.5;
   run.summary.p95_seconds = 2.25;
@@ -89,6 +90,7 @@ TEST(Results, AFileGivesBackWhatWasWritten) {
   EXPECT_EQ(run.axis_values[1], "hydraulis");
   EXPECT_EQ(run.remark, "two layouts");
   EXPECT_TRUE(run.analytic);
+  EXPECT_EQ(run.provenance, done_run().provenance);
   EXPECT_EQ(run.devices, 32);
   EXPECT_DOUBLE_EQ(run.summary.mean_seconds, 1.5);
   EXPECT_DOUBLE_EQ(run.summary.p95_seconds, 2.25);

@@ -141,6 +141,24 @@ TEST(Sweep, FieldsInsideModelClusterAndTraceCanBeVaried) {
   EXPECT_NE(mean(0), mean(1)) << "other lengths";
 }
 
+TEST(Sweep, CollectivesAreAFieldAndEveryPointSaysItsSources) {
+  const TemporaryFolder folder;
+  Json json = small_sweep();
+  json["grid"] = {{"collectives", {"links", "auto", "star"}}};
+  const std::vector<ResultRun> runs = swept(json, folder / "parts").results.runs;
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_NE(runs[0].summary.mean_seconds, runs[1].summary.mean_seconds);
+  EXPECT_EQ(runs[2].outcome, RunOutcome::invalid);
+  EXPECT_NE(runs[2].message.find("'collectives'"), std::string::npos) << runs[2].message;
+  const auto priors = [](const ResultRun& run) {
+    return std::ranges::count_if(run.provenance, [](const Json& source) {
+      return source.at("source") == "prior" && source.at("what") == "gradient reductions";
+    });
+  };
+  EXPECT_EQ(priors(runs[0]), 0);
+  EXPECT_EQ(priors(runs[1]), 1);
+}
+
 TEST(Sweep, ResultsDoNotDependOnThreads) {
   const TemporaryFolder folder;
   Json json = small_sweep();

@@ -157,6 +157,11 @@ def check_comparison(page, compared, simulated, checks):
         checks.that(row[columns["policy"]] == policy["name"], f"row of {policy['name']}")
         for column, key in keys.items():
             checks.equal(row[columns[column]], policy[key], f"{policy['name']}, {column}")
+    sources = {row[0]: row[1] for row in page.tables["provenance-table"][1:]}
+    for source in compared["provenance"]:
+        known = sources.get(source["what"])
+        if source["what"] != "power":
+            checks.that(known == source["source"], f"source of {source['what']}: {known}")
     charts = page.found["charts"]
     times = {
         name: [each["time_ms"] for each in one["iterations"]] for name, one in simulated.items()
