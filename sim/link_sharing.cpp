@@ -1,6 +1,7 @@
 #include "sim/link_sharing.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <span>
 #include <tuple>
@@ -53,10 +54,12 @@ class LinkSharer {
       }
     }
     Sharing sharing;
+    sharing.parts.reserve(graph_.activities());
+    sharing.first_part.reserve(graph_.activities() + std::size_t{1});
     const std::vector<std::uint32_t> kinds = kinds_of_flows(sharing);
     for (std::uint32_t activity = 0; activity < graph_.activities(); ++activity) {
       const Transfer& transfer = transfers[activity];
-      std::vector<Part> parts;
+      const auto first = static_cast<std::ptrdiff_t>(sharing.parts.size());
       double alone = graph_.seconds[activity];
       for (const auto& [flow, seconds] : {std::pair{transfer.near, transfer.near_seconds},
                                           std::pair{transfer.far, transfer.far_seconds}}) {
@@ -64,13 +67,12 @@ class LinkSharer {
         if (kinds[flow] == kAlone) {
           alone += seconds * (1 / flows_[flow].limit - 1);
         } else {
-          parts.push_back({kinds[flow], seconds});
+          sharing.parts.push_back({kinds[flow], seconds});
           alone -= seconds;
         }
       }
       alone = std::max(0.0, alone) + transfer.switch_seconds;
-      if (alone > 0) sharing.parts.push_back({kAlone, alone});
-      sharing.parts.insert(sharing.parts.end(), parts.begin(), parts.end());
+      if (alone > 0) sharing.parts.insert(sharing.parts.begin() + first, {kAlone, alone});
       sharing.first_part.push_back(static_cast<std::uint32_t>(sharing.parts.size()));
     }
     return sharing;
@@ -117,9 +119,12 @@ class LinkSharer {
         instruction.op == Op::gather_parameters || instruction.op == Op::reduce_gradients;
     std::pair<int, int> with{instruction.peer, 0};
     if (reshards) with = loads_.owner_stages(instruction.layer_begin, instruction.layer_end);
-    const auto [found, fresh] =
-        known_.try_emplace({stage, instruction.op, instruction.stream, with, across},
-                           static_cast<std::uint32_t>(flows_.size()));
+    const Key key{stage, instruction.op, instruction.stream, with, across};
+    // Transfers mostly follow others of the same kind.
+    const auto last = last_[across ? 1 : 0];
+    if (last != known_.end() && last->first == key) return last->second;
+    const auto [found, fresh] = known_.try_emplace(key, static_cast<std::uint32_t>(flows_.size()));
+    last_[across ? 1 : 0] = found;
     if (!fresh) return found->second;
     Flow flow;
     flow.stream = static_cast<std::uint32_t>(stage * kStreams) +
@@ -220,7 +225,9 @@ class LinkSharer {
   LinkLoads loads_;
   double farthest_switch_seconds_;
   std::vector<Flow> flows_;
-  std::map<std::tuple<int, Op, StreamKind, std::pair<int, int>, bool>, std::uint32_t> known_;
+  using Key = std::tuple<int, Op, StreamKind, std::pair<int, int>, bool>;
+  std::map<Key, std::uint32_t> known_;
+  std::array<std::map<Key, std::uint32_t>::iterator, 2> last_{known_.end(), known_.end()};
 };
 
 }  // namespace
