@@ -28,6 +28,7 @@ std::string network(const ClusterSpec& cluster, const CostingOptions& costing) {
   };
   std::string text = "network assumed: " + speed(cluster.intra_node) + " a device in a node";
   if (cluster.nodes > 1) text += ", " + speed(cluster.inter_node) + " between nodes";
+  if (shares_links(cluster, costing)) text += ", shared by the flows that use them";
   return text;
 }
 

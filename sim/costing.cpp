@@ -40,14 +40,6 @@ void check(const CostModel& model, const CostingOptions& options) {
   positive(model.cluster.device.memory_bandwidth_bytes_per_second, "memory bandwidth");
 }
 
-bool shares_links(const ClusterSpec& cluster, const CostingOptions& options) {
-  if (cluster.cores_per_node > 0 || options.network == NetworkUse::closed_form) return false;
-  return options.network == NetworkUse::flows || !cluster.levels.empty() ||
-         cluster.cards_per_node() * cluster.card_bandwidth() <
-             cluster.devices_per_node * cluster.inter_node.bandwidth_bytes_per_second ||
-         cluster.node_inside_bytes_per_second > 0;
-}
-
 /// Bytes that programs count for a number of a parameter, gradient or activation.
 constexpr double kProgramBytes = 2;
 
@@ -271,6 +263,14 @@ const char* to_string(NetworkUse use) {
       return "flows";
   }
   return "unknown";
+}
+
+bool shares_links(const ClusterSpec& cluster, const CostingOptions& options) {
+  if (cluster.cores_per_node > 0 || options.network == NetworkUse::closed_form) return false;
+  return options.network == NetworkUse::flows || !cluster.levels.empty() ||
+         cluster.cards_per_node() * cluster.card_bandwidth() <
+             cluster.devices_per_node * cluster.inter_node.bandwidth_bytes_per_second ||
+         cluster.node_inside_bytes_per_second > 0;
 }
 
 ReplayOptions replay_options(const CostModel& model, const CostingOptions& options) {

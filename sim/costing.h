@@ -58,6 +58,9 @@ inline constexpr double kOptimizerBytesPerParameter = 4 * 4 + 3 * 4 + 2;
 Durations instruction_durations(const Program& program, const CostModel& model,
                                 const CostingOptions& options = {});
 
+/// Whether replays on the cluster share links; never where devices share cores.
+bool shares_links(const ClusterSpec& cluster, const CostingOptions& options);
+
 /// What a replay of those durations shares: the cores of nodes whose devices are processes, or with
 /// transfers that share it the links of the network; nothing without communication.
 ReplayOptions replay_options(const CostModel& model, const CostingOptions& options);

@@ -12,7 +12,9 @@ namespace {
 bool shares(const CostModel& model, NetworkUse use) {
   CostingOptions options;
   options.network = use;
-  return replay_options(model, options).network != nullptr;
+  EXPECT_EQ(replay_options(model, options).network != nullptr,
+            shares_links(model.cluster, options));
+  return shares_links(model.cluster, options);
 }
 
 bool says_shared(const CostModel& model, NetworkUse use) {
