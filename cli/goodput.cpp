@@ -38,7 +38,13 @@ class Clusters {
  public:
   Clusters(Options& options, const CLI::App& command, const LengthTrace& trace,
            const PlanResult& plan)
-      : options_(options), command_(command), trace_(trace), plan_(plan) {}
+      : options_(options), command_(command), trace_(trace), plan_(plan) {
+    costing_.no_communication = options.common.no_communication;
+    costing_.network = options.common.network;
+    costing_.collectives = options.common.collectives;
+  }
+
+  const CostingOptions& costing() const { return costing_; }
 
   void run_whole(const Variance& variance) { add(plan_, variance); }
 
@@ -83,7 +89,7 @@ class Clusters {
     const BatchRun batches = batch_run(common, trace_);
     PolicyRunOptions how;
     how.iteration.threads = static_cast<int>(common.threads);
-    how.iteration.costing.no_communication = common.no_communication;
+    how.iteration.costing = costing_;
     use_schedule(common, how.iteration);
     how.iteration.variance = variance;
     const std::string what =
@@ -105,6 +111,7 @@ class Clusters {
   const CLI::App& command_;
   const LengthTrace& trace_;
   const PlanResult& plan_;
+  CostingOptions costing_;
 };
 
 void run(Options& options, const CLI::App& command) {
@@ -147,10 +154,8 @@ void run(Options& options, const CLI::App& command) {
   context.rates = device_rates(common, plan.model.cluster);
   context.rates.devices +=
       job.fails ? job.recovery.spare_nodes * plan.model.cluster.devices_per_node : 0;
-  CostingOptions costing;
-  costing.no_communication = common.no_communication;
   context.notes = run_notes(plan, system_choice(command, !options.plan.empty()), common,
-                            survey(batch_run(common, trace)), costing);
+                            survey(batch_run(common, trace)), clusters.costing());
   context.notes.brief.insert(context.notes.brief.begin(),
                              fmt::format("policy {}: {}", options.policy, clusters.remark));
   note_variance(faults.variance, plan.model.cluster, context.notes);
