@@ -13,6 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Layouts whose transfers are remembered; some policies make up new ones for ever.
+constexpr std::size_t kMostLayouts = 256;
+
 /// What decides the transfers of a program: the same text, the same transfers.
 std::string layout_key(const Program& program) {
   std::string key = fmt::format("{} {} {} {}|", program.devices, program.optimizer.dp,
@@ -40,6 +43,7 @@ const std::vector<PhaseTransfers>& Executor::transfers_for(const Program& progra
   std::string key = layout_key(program);
   const auto found = transfers_.find(key);
   if (found != transfers_.end()) return found->second;
+  if (transfers_.size() >= kMostLayouts) transfers_.clear();
   return transfers_
       .emplace(std::move(key), phase_transfers(decoder_.shape, program, backend_.world->rank()))
       .first->second;

@@ -38,6 +38,37 @@ Placement place_phases(const BatchPlan& plan, const ClusterSpec& cluster) {
   return placement;
 }
 
+bool same_parameters(const Program& program, const Stage& stage, int phase) {
+  const int tp = program.pipelines[stage.pipeline].scheme.tp;
+  const auto holds_the_same = [&](std::size_t index) {
+    for (const Stage& other : program.stages) {
+      const PipelineProgram& pipeline = program.pipelines[other.pipeline];
+      if (pipeline.phase != phase) continue;
+      const auto found = std::ranges::find(other.devices, stage.devices[index]);
+      if (found == other.devices.end()) continue;
+      const auto there = static_cast<std::size_t>(found - other.devices.begin());
+      const auto ranks = static_cast<std::size_t>(tp);
+      return pipeline.scheme.tp == tp && there % ranks == index % ranks &&
+             other.layer_begin == stage.layer_begin && other.layer_end == stage.layer_end;
+    }
+    return false;
+  };
+  for (std::size_t i = 0; i < stage.devices.size(); ++i) {
+    if (!holds_the_same(i)) return false;
+  }
+  return true;
+}
+
+bool stays_in_place(const Program& program, const Stage& stage, const Instruction& instruction) {
+  if (instruction.transfers > 0) return false;
+  const int phase = program.pipelines[stage.pipeline].phase;
+  if (instruction.op == Op::gather_parameters) {
+    return phase > 0 && same_parameters(program, stage, phase - 1);
+  }
+  return instruction.op == Op::reduce_gradients && phase < program.pipelines.back().phase &&
+         same_parameters(program, stage, phase + 1);
+}
+
 PhaseTraffic::PhaseTraffic(const Program& program, const ModelSpec& model)
     : program_(program),
       model_(model),

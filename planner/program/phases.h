@@ -27,6 +27,13 @@ struct StageTraffic {
 /// Places the pipelines of every phase on the whole cluster (place()).
 Placement place_phases(const BatchPlan& plan, const ClusterSpec& cluster);
 
+/// Whether every device of the stage computes with the very same parameters in another phase too.
+bool same_parameters(const Program& program, const Stage& stage, int phase);
+
+/// Whether an instruction that moves parameters or gradients finds or leaves all of them where they
+/// are, because the next phase computes with them as this one does.
+bool stays_in_place(const Program& program, const Stage& stage, const Instruction& instruction);
+
 /// Works out the exchange of parameters and gradients of a program whose stages stand in their
 /// places. The first phase gathers from the optimizer layout, a later one from what the phase
 /// before it computed with (a device's own copy first, then its node). Gradients go to the
