@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/planning.h"
+#include "costmodel/host_states.h"
 #include "planner/plan_build.h"
 #include "report/plan_report.h"
 #include "traces/length_trace.h"
@@ -19,6 +20,7 @@ void add_plan_command(CLI::App& app) {
     CommonOptions common;
     std::string strategies;
     std::string optimizer_layout;
+    std::string optimizer_states = "device";
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("plan", "propose the strategy set");
@@ -33,6 +35,12 @@ void add_plan_command(CLI::App& app) {
       ->excludes("--megatron");
   command->add_option("--optimizer-layout", options->optimizer_layout,
                       "dp,tp,pp of the fixed layout of optimizer states [found]");
+  command
+      ->add_option("--optimizer-states", options->optimizer_states,
+                   "where optimizer states live: device, or host, which leaves the devices' memory "
+                   "to training (the cluster describes its host)")
+      ->check(CLI::IsMember({"device", "host"}))
+      ->capture_default_str();
   command->footer(
       "Example:\n  hydraulis plan --model llama-32b --cluster a800-64 --trace web-gpt2 "
       "--over-context truncate -o plan.json\n"
@@ -53,6 +61,8 @@ void add_plan_command(CLI::App& app) {
     PlanRequest request = plan_request(*command, common);
     request.strategies = options->strategies;
     request.optimizer_layout = options->optimizer_layout;
+    request.optimizer_states =
+        parse_optimizer_states(options->optimizer_states, "--optimizer-states");
     LengthTrace trace;
     if (!common.trace.empty()) {
       trace = load_trace(common.trace, common.trace_format);

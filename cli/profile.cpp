@@ -147,7 +147,7 @@ void start_gpu_job(Job& job, const MeasureOptions& options) {
   config.device = RunDevice::cuda;
   config.type = DataType::bf16;
   check_backend(config);
-  job.process = start_cpu_process(static_cast<int>(options.threads), 0);
+  job.process = start_host_process(static_cast<int>(options.threads));
   const auto limit = static_cast<std::int64_t>(options.memory_gib * 1024 * 1024 * 1024);
   together(*job.process.world,
            [&] { job.gpu = std::make_unique<RunBackend>(job.process, config, limit); });

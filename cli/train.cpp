@@ -87,8 +87,9 @@ void run(const Options& options) {
   } catch (const Error& error) {
     unreadable = error;
   }
-  const bool on_cpu = config.device == RunDevice::cpu;
-  CpuProcess process = start_cpu_process(config.threads, on_cpu ? memory_limit : 0);
+  const bool on_cpu = !unreadable && config.device == RunDevice::cpu;
+  CpuProcess process =
+      on_cpu ? start_cpu_process(config.threads, memory_limit) : start_host_process(config.threads);
   try {
     together(*process.world, [&] {
       if (unreadable) throw Error(*unreadable);

@@ -113,6 +113,11 @@ std::string to_text(const DryRun& run) {
   table.notes.push_back(
       fmt::format("memory is that of the fullest device; a device may use {} MiB",
                   grouped_number(static_cast<double>(run.memory_limit_bytes) / kMib, 0)));
+  if (run.host_bytes > 0) {
+    table.notes.push_back(
+        fmt::format("optimizer states are in host memory, {} MiB of it a rank",
+                    grouped_number(static_cast<double>(run.host_bytes) / kMib, 1)));
+  }
   table.notes.push_back(fmt::format("the whole run: {:.2f} hours predicted",
                                     run.mean_seconds * static_cast<double>(run.steps) / 3600));
   table.notes.insert(table.notes.end(), run.notes.begin(), run.notes.end());
@@ -141,6 +146,7 @@ Json to_json(const DryRun& run) {
           {"mean_seconds", run.mean_seconds},
           {"most_seconds", run.most_seconds},
           {"memory_limit_bytes", run.memory_limit_bytes},
+          {"host_bytes", run.host_bytes},
           {"strategies", strategies},
           {"notes", run.notes}};
 }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "costmodel/compose.h"
+#include "costmodel/host_states.h"
 #include "costmodel/presets/profiles.h"
 
 namespace hydraulis {
@@ -181,7 +182,7 @@ MemoryModel default_memory_model(const Profile& profile) {
 
 CostModel make_cost_model(const ModelSpec& model, const ClusterSpec& cluster,
                           const Profile& profile, MemoryModel memory,
-                          const OptimizerLayout& optimizer) {
+                          const OptimizerLayout& optimizer, OptimizerStates states) {
   CostModel result = parts(model, cluster, profile, memory);
   const auto& [dp, tp, pp] = optimizer;
   const bool possible = dp > 0 && tp > 0 && pp > 0;
@@ -194,14 +195,19 @@ CostModel make_cost_model(const ModelSpec& model, const ClusterSpec& cluster,
                      pp, model.layers);
   }
   result.optimizer = optimizer;
+  if (states == OptimizerStates::host) keep_states_on_host(result);
   return result;
 }
 
 Scheme default_homogeneous_scheme(const ModelSpec& model, const ClusterSpec& cluster,
-                                  const Profile& profile, MemoryModel memory,
-                                  std::int64_t context) {
+                                  const Profile& profile, MemoryModel memory, std::int64_t context,
+                                  OptimizerStates states) {
   if (context < 1) throw InputError("context is {}, expected at least 1 token", context);
-  const CostModel base = parts(model, cluster, profile, memory);
+  CostModel base = parts(model, cluster, profile, memory);
+  if (states == OptimizerStates::host) {
+    base.optimizer = {cluster.devices(), 1, 1};  // every layout has all devices
+    keep_states_on_host(base);
+  }
   const Search found = search(base, context);
   if (!found.fits) refuse(base, context, found);
   return *found.fits;
@@ -209,8 +215,9 @@ Scheme default_homogeneous_scheme(const ModelSpec& model, const ClusterSpec& clu
 
 OptimizerLayout default_optimizer_layout(const ModelSpec& model, const ClusterSpec& cluster,
                                          const Profile& profile, MemoryModel memory,
-                                         std::int64_t context) {
-  return layout_of(default_homogeneous_scheme(model, cluster, profile, memory, context), cluster);
+                                         std::int64_t context, OptimizerStates states) {
+  return layout_of(default_homogeneous_scheme(model, cluster, profile, memory, context, states),
+                   cluster);
 }
 
 }  // namespace hydraulis

@@ -86,6 +86,17 @@ DeviceSpec parse_device(const Json& json, const std::string& where, const std::s
   return device;
 }
 
+HostSpec parse_host(const Json& json, const std::string& where) {
+  JsonFields fields(json, where, "host");
+  HostSpec host;
+  host.link = parse_link(fields.at("link"), where, "host.link");
+  host.memory_bandwidth_bytes_per_second =
+      positive(fields, "memory_bandwidth_gigabytes_per_second") * kGiga;
+  if (fields.has("memory_gib")) host.memory_bytes = positive(fields, "memory_gib") * kGiB;
+  fields.finish();
+  return host;
+}
+
 void parse_network_cards(const Json& json, const std::string& where, ClusterSpec& cluster) {
   const std::string path = "network_cards";
   JsonFields fields(json, where, path);
@@ -226,6 +237,7 @@ ClusterSpec parse_cluster(const Json& json, const std::string& where) {
   } else {
     cluster.inter_node = cluster.intra_node;
   }
+  if (fields.has("host")) cluster.host = parse_host(fields.at("host"), where);
   if (fields.has("network_cards")) {
     parse_network_cards(fields.at("network_cards"), where, cluster);
   }
@@ -273,6 +285,13 @@ Json cluster_json(const ClusterSpec& cluster) {
   if (cluster.groups.empty()) json["device"] = device_json(cluster.device);
   json["intra_node"] = link_json(cluster.intra_node);
   json["inter_node"] = link_json(cluster.inter_node);
+  if (cluster.host.known()) {
+    Json& host = json["host"];
+    host["link"] = link_json(cluster.host.link);
+    if (cluster.host.memory_bytes > 0) host["memory_gib"] = cluster.host.memory_bytes / kGiB;
+    host["memory_bandwidth_gigabytes_per_second"] =
+        cluster.host.memory_bandwidth_bytes_per_second / kGiga;
+  }
   if (cluster.network_cards_per_node > 0) {
     Json& cards = json["network_cards"];
     cards["per_node"] = cluster.network_cards_per_node;

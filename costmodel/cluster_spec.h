@@ -23,6 +23,14 @@ struct DeviceSpec {
   double reserved_bytes = -1;
 };
 
+/// The node that devices sit in, as far as it keeps optimizer states for them.
+struct HostSpec {
+  LinkSpec link;            ///< of a device to its node's memory; bandwidth 0: not known
+  double memory_bytes = 0;  ///< of a node; 0: not known
+  double memory_bandwidth_bytes_per_second = 0;  ///< of a node, shared by its devices
+  bool known() const { return link.bandwidth_bytes_per_second > 0; }
+};
+
 /// Nodes of like devices in a cluster of unlike ones (costmodel/node_groups.h).
 struct NodeGroup {
   int nodes = 0;
@@ -51,6 +59,7 @@ struct ClusterSpec {
   /// max(1, cores / devices of a node) of them, communicate with the same ones, and share them when
   /// there are more devices than cores. 0: devices compute and communicate on their own.
   int cores_per_node = 0;
+  HostSpec host;  ///< what optimizer states in host memory need
   /// Network cards of a node, which its devices use in equal runs; 0: one a device.
   int network_cards_per_node = 0;
   double network_card_bytes_per_second = 0;  ///< of one, one direction; 0: as inter_node
@@ -83,6 +92,8 @@ struct ClusterSpec {
 ///               "memory_bandwidth_gigabytes_per_second": 2039, "reserved_gib": 10.9},
 ///    "intra_node": {"bandwidth_gigabytes_per_second": 200, "latency_microseconds": 3.4},
 ///    "inter_node": {"bandwidth_gigabits_per_second": 200, "latency_microseconds": 14},
+///    "host": {"link": {"bandwidth_gigabytes_per_second": 32, "latency_microseconds": 10},
+///             "memory_gib": 2048, "memory_bandwidth_gigabytes_per_second": 410},
 ///    "network_cards": {"per_node": 8, "bandwidth_gigabits_per_second": 200, "rails": true},
 ///    "node_inside": {"bandwidth_gigabytes_per_second": 64},
 ///    "levels": [{"name": "leaf", "nodes": 4, "oversubscription": 2, "latency_microseconds": 1}]}
@@ -96,8 +107,8 @@ struct ClusterSpec {
 ///
 /// A link gives its bandwidth, per device and in one direction, in exactly one of the two units;
 /// `reserved_gib` is that of the A800 when left out; `inter_node` may be left out for one node,
-/// `cores_per_node` (of machines whose devices are processes), `levels`, `name`, `origin` and
-/// `notes` always. `network_cards` and
+/// `cores_per_node` (of machines whose devices are processes), `host` (its memory_gib alone too),
+/// `levels`, `name`, `origin` and `notes` always. `network_cards` and
 /// `node_inside` (what the inside of a node carries in all, where that is less than its devices'
 /// links) may be left out too, and each field of network_cards.
 ClusterSpec load_cluster(const std::string& preset_or_path);

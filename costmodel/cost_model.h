@@ -62,6 +62,10 @@ NumberBytes number_bytes(int element_bytes);
 /// sharded data parallelism); such programs have no tensor or pipeline parallelism.
 enum class ParameterSharding : std::uint8_t { replicated, sharded };
 
+/// Where the optimizer's fp32 masters and moments are and who updates them: the devices, or their
+/// nodes' memory and processors (costmodel/host_states.h).
+enum class OptimizerStates : std::uint8_t { device, host };
+
 /// How context parallelism computes attention: keys and values go round a ring, or all-to-alls turn
 /// shares of the tokens into shares of the heads and back (Ulysses).
 enum class ContextExchange : std::uint8_t { ring, all_to_all };
@@ -76,6 +80,7 @@ struct CostModel {
   NumberBytes numbers;  ///< of the composed memory model
   ParameterSharding sharding = ParameterSharding::replicated;
   ContextExchange context_exchange = ContextExchange::ring;
+  OptimizerStates states = OptimizerStates::device;
 };
 
 /// Schemes the cost model has times for and that this cluster can hold at all (devices() at most

@@ -131,4 +131,10 @@ struct CpuProcess {
 /// machine's. MPI ends with the process.
 CpuProcess start_cpu_process(int threads = 0, std::int64_t memory_limit_bytes = 0);
 
+/// The same for a process whose work is on a GPU. Tasks that srun started without MPI meet over TCP
+/// (kernels/rendezvous), where start_cpu_process() throws InputError; their world carries what
+/// hosts agree on and nothing else. Throws InputError for an environment that is not srun's,
+/// Error when a task does not come in time.
+CpuProcess start_host_process(int threads = 0);
+
 }  // namespace hydraulis

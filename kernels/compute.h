@@ -162,8 +162,8 @@ class Compute {
 /// most.
 inline constexpr std::int64_t kCpuProductElements = std::int64_t{1} << 21;
 
-/// The compute kernels of the CPU backend for f32 and f64 matrices. Each kernel uses
-/// device.threads() threads, and fewer where the work is small.
+/// The compute kernels of the CPU backend for f32 and f64 matrices; convert() makes bf16 of f32
+/// too. Each kernel uses device.threads() threads, and fewer where the work is small.
 std::unique_ptr<Compute> make_cpu_compute(Device& device);
 
 }  // namespace hydraulis

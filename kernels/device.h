@@ -49,6 +49,12 @@ class Device {
   virtual void release(void* block) noexcept = 0;
   virtual DeviceMemory memory() const = 0;
   virtual void reset_peak() = 0;
+  /// Uninitialised host memory that copies to and from this device run beside the host with
+  /// (page-locked, on a GPU), aligned to at least 64 bytes; nullptr for 0 bytes. What a copy reads
+  /// there must stay until the copy is done. Throws InfeasibleError when the machine has no more.
+  virtual void* allocate_host(std::int64_t bytes) = 0;
+  /// Waits for what is on the device where that may touch it.
+  virtual void release_host(void* block) noexcept = 0;
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::shared_ptr<Event> record(Stream& stream) = 0;
@@ -63,6 +69,13 @@ class Device {
   virtual void copy(void* to, const void* from, std::int64_t bytes, Stream& stream) = 0;
   virtual void zero(void* memory, std::int64_t bytes, Stream& stream) = 0;
 };
+
+/// Host memory of a device's allocate_host(), released when it goes out of scope.
+struct HostRelease {
+  Device* device = nullptr;
+  void operator()(void* block) const noexcept { device->release_host(block); }
+};
+using HostMemory = std::unique_ptr<void, HostRelease>;
 
 /// A block of device memory released when it goes out of scope. Movable.
 class DeviceBuffer {

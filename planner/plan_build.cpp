@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "costmodel/build_cost_model.h"
+#include "costmodel/host_states.h"
 #include "costmodel/node_groups.h"
 #include "planner/mixtures.h"
 #include "planner/thin_set.h"
@@ -90,8 +91,9 @@ OptimizerLayout layout_for(const PlanRequest& request, const ModelSpec& model,
                            const ClusterSpec& cluster, const Profile& known, MemoryModel memory) {
   const auto context = static_cast<std::int64_t>(request.context);
   const auto layout = [&](const SchemeSpace& space, MemoryModel limit) {
-    return default_optimizer_layout(
-        model, cluster, widened_profile(model, cluster, known, limit, space), limit, context);
+    return default_optimizer_layout(model, cluster,
+                                    widened_profile(model, cluster, known, limit, space), limit,
+                                    context, request.optimizer_states);
   };
   try {
     return layout(request.schemes, memory);
@@ -120,6 +122,11 @@ std::vector<std::string> provenance(const CostModel& model) {
                               model.profile.origin));
   for (const std::string& limit : model.profile.limits) notes.push_back("profile: " + limit);
   for (const std::string& note : model.cluster.notes) notes.push_back("cluster: " + note);
+  if (model.states == OptimizerStates::host) {
+    notes.push_back(fmt::format(
+        "optimizer states: in host memory, {:.2f} GiB of it a node",
+        host_state_bytes(owned_elements(model)) * model.cluster.devices_per_node / (1 << 30)));
+  }
   for (std::size_t g = 0; g < model.cluster.groups.size(); ++g) {
     const NodeGroup& group = model.cluster.groups[g];
     notes.push_back(fmt::format(
@@ -144,7 +151,8 @@ CostModel cost_model_of(const Plan& plan, const std::string& where) {
     const MemoryModel memory =
         plan.memory_model == "composed" ? MemoryModel::composed : MemoryModel::published;
     const Profile profile = widened_profile(model, cluster, known, memory, plan.scheme_space);
-    return make_cost_model(model, cluster, profile, memory, plan.set.optimizer);
+    return make_cost_model(model, cluster, profile, memory, plan.set.optimizer,
+                           plan.optimizer_states);
   } catch (const Error& error) {
     throw Error(error.code(), where + ": " + error.what());
   }
@@ -160,8 +168,10 @@ PlanResult make_plan(const PlanRequest& request, const LengthTrace* trace) {
 PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const ClusterSpec& cluster,
                      const std::optional<Profile>& given_profile, const LengthTrace* trace) {
   const Profile known = given_profile ? *given_profile : default_profile(model, cluster);
-  const MemoryModel memory = request.memory_model.value_or(
-      request.schemes.recompute ? MemoryModel::composed : default_memory_model(known));
+  const bool composed =
+      request.schemes.recompute || request.optimizer_states == OptimizerStates::host;
+  const MemoryModel memory =
+      request.memory_model.value_or(composed ? MemoryModel::composed : default_memory_model(known));
   const Profile profile = widened_profile(model, cluster, known, memory, request.schemes);
   const auto context = static_cast<std::int64_t>(request.context);
 
@@ -179,8 +189,10 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
   }
 
   PlanResult result;
-  result.model = make_cost_model(model, cluster, profile, memory, optimizer);
+  result.model =
+      make_cost_model(model, cluster, profile, memory, optimizer, request.optimizer_states);
   Plan& plan = result.plan;
+  plan.optimizer_states = request.optimizer_states;
   plan.model = request.model;
   plan.cluster = request.cluster;
   plan.profile = request.profile;

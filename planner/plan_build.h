@@ -20,6 +20,7 @@ struct PlanRequest {
   std::int64_t max_tokens = 0;              ///< cap on a micro-batch, 0: none
   std::string strategies;                   ///< given by hand; empty: proposed from the trace
   std::string optimizer_layout;             ///< "dp,tp,pp"; empty: found
+  OptimizerStates optimizer_states = OptimizerStates::device;
 };
 
 /// A plan and what is worth saying beside it.

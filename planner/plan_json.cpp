@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "costmodel/host_states.h"
 
 namespace hydraulis {
 namespace {
@@ -136,6 +137,9 @@ Json to_json(const Plan& plan, bool reproducible) {
   }
   const OptimizerLayout& layout = plan.set.optimizer;
   json["optimizer_layout"] = {{"dp", layout.dp}, {"tp", layout.tp}, {"pp", layout.pp}};
+  if (plan.optimizer_states != OptimizerStates::device) {
+    json["optimizer_states"] = to_string(plan.optimizer_states);
+  }
   if (plan.schedule != ScheduleChoice{}) json["schedule"] = to_string(plan.schedule);
   if (!reproducible) json["proposal_seconds"] = plan.proposal_seconds;
   return json;
@@ -157,6 +161,8 @@ Plan plan_from_json(const Json& json, const std::string& where) {
   plan.context = static_cast<std::uint64_t>(fields.integer("context", 1, kMostTokens));
   plan.tokens_per_batch =
       static_cast<std::uint64_t>(fields.integer("tokens_per_batch", 0, kMostTokens));
+  plan.optimizer_states = parse_optimizer_states(fields.text_or("optimizer_states", "device"),
+                                                 fields.name("optimizer_states"));
   if (fields.has("schedule")) {
     plan.schedule = parse_schedule(fields.text("schedule"), fields.name("schedule"));
   }

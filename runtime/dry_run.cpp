@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "costmodel/host_states.h"
 #include "planner/program/lower.h"
 #include "runtime/memory_estimate.h"
 #include "runtime/run_setup.h"
@@ -30,6 +31,10 @@ DryRun dry_run(const RunConfig& config) {
   const auto context = static_cast<double>(setup.data.sampling.context);
   const std::string beyond = beyond_measurements(setup.model, context, context);
   if (!beyond.empty()) result.notes.push_back(beyond);
+  if (setup.model.states == OptimizerStates::host) {
+    result.host_bytes = static_cast<std::int64_t>(host_state_bytes(owned_elements(setup.model)));
+    result.notes.push_back(host_step_text(setup.model.cluster));
+  }
   result.batches = std::min(kBatches, config.steps);
   for (std::int64_t i = 0; i < result.batches; ++i) {
     const Batch batch = lengths_of(data.next());

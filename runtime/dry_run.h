@@ -19,6 +19,7 @@ struct DryRun {
   double mean_seconds = 0;   ///< predicted, of a step
   double most_seconds = 0;
   std::int64_t memory_limit_bytes = 0;
+  std::int64_t host_bytes = 0;  ///< that optimizer states take of a rank's host memory
   /// Strategies used, with the fullest device over the batches that used each.
   struct Use {
     std::string strategy;

@@ -1,5 +1,6 @@
 #include "runtime/optimizer_shard.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -43,7 +44,8 @@ bool is_bias(TensorKind kind) {
 bool decays(TensorKind kind) { return !is_norm(kind) && !is_bias(kind); }
 
 OptimizerShard::OptimizerShard(const Backend& backend, const DecoderSpec& decoder,
-                               const OptimizerLayout& layout)
+                               const OptimizerLayout& layout, OptimizerStates states,
+                               std::int64_t host_bucket)
     : backend_(backend), decoder_(decoder), layout_(layout), stream_(backend) {
   const int rank = backend.world->rank();
   for (int layer = kEmbeddingLayer; layer <= decoder.shape.layers; ++layer) {
@@ -53,7 +55,13 @@ OptimizerShard::OptimizerShard(const Backend& backend, const DecoderSpec& decode
       elements_ += holding.end - holding.begin;
     }
   }
-  for (Tensor* tensor : {&parameters_, &gradients_, &first_, &second_}) {
+  std::vector<Tensor*> on_device = {&gradients_};
+  if (states == OptimizerStates::host) {
+    host_ = std::make_unique<HostOptimizer>(backend, elements_, host_bucket);
+  } else {
+    on_device.insert(on_device.end(), {&parameters_, &first_, &second_});
+  }
+  for (Tensor* tensor : on_device) {
     *tensor = Tensor(backend, wide_type(backend.type), 1, elements_);
     backend.device->zero(tensor->matrix.data, tensor->bytes(), *stream_);
   }
@@ -76,6 +84,7 @@ Matrix OptimizerShard::part(Matrix of, int layer, TensorKind kind, std::int64_t 
 }
 
 void OptimizerShard::round_parameters(Stream& stream) {
+  if (host_) return host_->wait_for_parameters(rounded_.matrix, stream);
   if (!rounded_.empty()) backend_.compute->convert(parameters_.matrix, rounded_.matrix, stream);
 }
 
@@ -90,12 +99,16 @@ void OptimizerShard::initialise(std::uint64_t seed) {
         values[i] = decoder_.initializer_range * normal(stream, range.begin + i);
       }
     }
-    from_host(parameters_.matrix, range, values);
+    from_host(parameters(), range, values);
   }
 }
 
 std::vector<double> OptimizerShard::to_host(Matrix of, const OwnedRange& range) const {
   const Matrix view = part(of, range);
+  if (on_host(view)) {
+    const auto* from = view.as<float>();
+    return {from, from + view.elements()};
+  }
   std::vector<double> values(view.elements());
   if (view.type == DataType::f64) {
     backend_.device->copy_to_host(values.data(), view.data, view.elements() * 8, *stream_);
@@ -115,6 +128,11 @@ void OptimizerShard::from_host(Matrix to, const OwnedRange& range,
   if (static_cast<std::int64_t>(values.size()) != view.elements()) {
     throw std::logic_error("values for an owned range of another size");
   }
+  if (on_host(view)) {
+    std::transform(values.begin(), values.end(), view.as<float>(),
+                   [](double value) { return static_cast<float>(value); });
+    return host_->parameters_changed();
+  }
   if (view.type == DataType::f64) {
     backend_.device->copy_to_device(view.data, values.data(), view.elements() * 8, *stream_);
   } else {
@@ -129,6 +147,10 @@ void OptimizerShard::step(OptimizerKind kind, const OptimizerStep& settings, Str
     lamb(settings, stream);
     return;
   }
+  if (host_) {
+    host_->adamw(settings, stretches(), gradients_.matrix, rounded_.matrix, stream);
+    return;
+  }
   backend_.compute->adamw(settings, stretches(), gradients_.matrix, parameters_.matrix,
                           first_.matrix, second_.matrix, stream);
 }
@@ -141,22 +163,16 @@ std::vector<OptimizerStretch> OptimizerShard::stretches() const {
   return all;
 }
 
-void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
+std::vector<double> OptimizerShard::lamb_scales(double learning_rate,
+                                                std::span<const double> of_parameters,
+                                                std::span<const double> of_updates) const {
   // Squared norms of every tensor's parameter and update, summed over the ranks that own parts.
   const std::int64_t tensors = std::int64_t{decoder_.shape.layers + 2} * kTensorKinds;
   std::vector<double> squares(2 * tensors, 0.0);
   const auto index = [](const OwnedRange& range) {
     return 2 * (std::int64_t{range.layer + 1} * kTensorKinds + static_cast<int>(range.kind));
   };
-  Tensor update(backend_, parameters_.matrix.type, 1, elements_);
-  const std::vector<OptimizerStretch> all = stretches();
-  backend_.compute->lamb_direction(settings, all, gradients_.matrix, parameters_.matrix,
-                                   first_.matrix, second_.matrix, update.matrix, stream);
-  std::vector<double> of_parameters(all.size());
-  std::vector<double> of_updates(all.size());
-  backend_.compute->sum_squares(all, parameters_.matrix, of_parameters, stream);
-  backend_.compute->sum_squares(all, update.matrix, of_updates, stream);
-  for (std::size_t i = 0; i < all.size(); ++i) {
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
     squares[index(ranges_[i])] += of_parameters[i];
     squares[index(ranges_[i]) + 1] += of_updates[i];
   }
@@ -166,9 +182,30 @@ void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
     const double parameter = std::sqrt(squares[index(range)]);
     const double direction = std::sqrt(squares[index(range) + 1]);
     const double ratio = parameter > 0 && direction > 0 ? parameter / direction : 1;
-    scales.push_back(-settings.learning_rate * ratio);
+    scales.push_back(-learning_rate * ratio);
   }
-  backend_.compute->add_scaled(all, scales, update.matrix, parameters_.matrix, stream);
+  return scales;
+}
+
+void OptimizerShard::lamb(const OptimizerStep& settings, Stream& stream) {
+  const std::vector<OptimizerStretch> all = stretches();
+  const HostOptimizer::LambScales scales = [&](std::span<const double> of_parameters,
+                                               std::span<const double> of_updates) {
+    return lamb_scales(settings.learning_rate, of_parameters, of_updates);
+  };
+  if (host_) {
+    host_->lamb(settings, all, gradients_.matrix, rounded_.matrix, stream, scales);
+    return;
+  }
+  Tensor update(backend_, parameters_.matrix.type, 1, elements_);
+  backend_.compute->lamb_direction(settings, all, gradients_.matrix, parameters_.matrix,
+                                   first_.matrix, second_.matrix, update.matrix, stream);
+  std::vector<double> of_parameters(all.size());
+  std::vector<double> of_updates(all.size());
+  backend_.compute->sum_squares(all, parameters_.matrix, of_parameters, stream);
+  backend_.compute->sum_squares(all, update.matrix, of_updates, stream);
+  backend_.compute->add_scaled(all, scales(of_parameters, of_updates), update.matrix,
+                               parameters_.matrix, stream);
   backend_.device->synchronize(stream);
 }
 

@@ -2,11 +2,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "costmodel/cost_model.h"
+#include "costmodel/host_states.h"
 #include "planner/program/reshard.h"
 #include "runtime/decoder.h"
+#include "runtime/host_optimizer.h"
 #include "runtime/tensor.h"
 
 namespace hydraulis {
@@ -23,19 +27,24 @@ struct OwnedRange {
 };
 
 /// One rank's share of the fixed layout of master parameters, gradients and optimizer moments, all
-/// of the backend's wide type.
+/// of the backend's wide type. Masters and moments may live in host memory; gradients never do.
 /// The layout is the same whatever strategy an iteration uses.
 class OptimizerShard {
  public:
-  OptimizerShard(const Backend& backend, const DecoderSpec& decoder, const OptimizerLayout& layout);
+  /// States in host memory are updated in buckets of `host_bucket` elements.
+  OptimizerShard(const Backend& backend, const DecoderSpec& decoder, const OptimizerLayout& layout,
+                 OptimizerStates states = OptimizerStates::device,
+                 std::int64_t host_bucket = kHostBucketElements);
 
   const std::vector<OwnedRange>& ranges() const { return ranges_; }
   std::int64_t elements() const { return elements_; }
   const OptimizerLayout& layout() const { return layout_; }
-  Matrix parameters() const { return parameters_.matrix; }
+  Matrix parameters() const { return host_ ? host_->parameters() : parameters_.matrix; }
   Matrix gradients() const { return gradients_.matrix; }
-  Matrix first_moments() const { return first_.matrix; }
-  Matrix second_moments() const { return second_.matrix; }
+  Matrix first_moments() const { return host_ ? host_->first_moments() : first_.matrix; }
+  Matrix second_moments() const { return host_ ? host_->second_moments() : second_.matrix; }
+  /// Whether a matrix of these is in host memory.
+  bool on_host(const ConstMatrix& of) const { return host_ != nullptr && host_->holds(of.data); }
   /// Parameters as stages compute with them: the masters themselves, or, where stages compute with
   /// a narrower type, what round_parameters() last made of them.
   Matrix stage_parameters() const {
@@ -61,12 +70,16 @@ class OptimizerShard {
   Matrix part(Matrix of, const OwnedRange& range) const;
   std::vector<OptimizerStretch> stretches() const;
   void lamb(const OptimizerStep& settings, Stream& stream);
+  /// By stretch, from squared norms of what this rank has of it.
+  std::vector<double> lamb_scales(double learning_rate, std::span<const double> of_parameters,
+                                  std::span<const double> of_updates) const;
   Backend backend_;
   DecoderSpec decoder_;
   OptimizerLayout layout_;
   std::vector<OwnedRange> ranges_;
   std::int64_t elements_ = 0;
   ComputeStream stream_;
+  std::unique_ptr<HostOptimizer> host_;  ///< has parameters and moments, if there is one
   Tensor parameters_;
   Tensor gradients_;
   Tensor first_;

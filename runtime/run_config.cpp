@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "costmodel/host_states.h"
 #include "planner/policy.h"
 
 namespace hydraulis {
@@ -63,6 +64,17 @@ void read_device(RunConfig& config, JsonFields& fields) {
   if (!gpu && type != "f32" && type != "f64") {
     throw InputError("{}: \"{}\", expected f32 or f64 (bf16 needs a GPU, \"device\": \"cuda\")",
                      fields.name("precision"), type);
+  }
+  if (fields.has("optimizer_states")) {
+    const std::string field = "optimizer_states";
+    config.optimizer_states = parse_optimizer_states(fields.text(field), fields.name(field));
+    if (!gpu && config.optimizer_states == OptimizerStates::host) {
+      throw InputError(
+          "{}: \"host\" needs GPUs (\"device\": \"cuda\"): on the CPU they are in the host's "
+          "memory "
+          "already",
+          fields.name(field));
+    }
   }
   config.device = gpu ? RunDevice::cuda : RunDevice::cpu;
   config.type = gpu ? DataType::bf16 : type == "f64" ? DataType::f64 : DataType::f32;

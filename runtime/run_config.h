@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
+#include "costmodel/cost_model.h"
 #include "kernels/matrix.h"
 #include "runtime/learning_rate.h"
 #include "runtime/train_step.h"
@@ -21,6 +23,7 @@ enum class RunDevice : std::uint8_t { cpu, cuda };
 ///
 ///   {"plan": "plan.json", "output": "runs/example", "steps": 200, "seed": 1,
 ///    "data": {…}, "policy": "hydraulis", "device": "cpu", "precision": "f32",
+///    "optimizer_states": "device",
 ///    "optimizer": {"name": "adamw", "learning_rate": 3e-4, "beta1": 0.9, "beta2": 0.95,
 ///                  "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1.0},
 ///    "schedule": {"decay": "cosine", "warmup_steps": 20, "decay_steps": 200,
@@ -32,6 +35,8 @@ enum class RunDevice : std::uint8_t { cpu, cuda };
 ///
 /// Only plan, output, steps and data are required. device: cpu or cuda. precision: f32 (the
 /// default) or f64 on the CPU, bf16 on GPUs, beside f32 masters, gradients and statistics.
+/// optimizer_states: device or, with GPUs, host (costmodel/host_states.h); the plan's when left
+/// out.
 struct RunConfig {
   std::filesystem::path file;
   std::filesystem::path plan;
@@ -42,7 +47,8 @@ struct RunConfig {
   Json data;  ///< settings of the training data
   std::string policy = "hydraulis";
   RunDevice device = RunDevice::cpu;
-  DataType type = DataType::f32;  ///< bf16 on GPUs
+  DataType type = DataType::f32;                    ///< bf16 on GPUs
+  std::optional<OptimizerStates> optimizer_states;  ///< unset: as the plan has them
   UpdateSettings update;
   LearningRate learning_rate;
   std::int64_t validate_every = 0;  ///< 0: never

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "costmodel/host_states.h"
 #include "kernels/cuda/compute.h"
 #include "planner/parameter_traffic.h"
 #include "planner/plan_build.h"
@@ -43,6 +44,18 @@ DataSettings data_settings(const RunConfig& config, const Plan& plan) {
   return settings;
 }
 
+/// A plan that counts on states in host memory may not find them on the device.
+OptimizerStates states_of(const RunConfig& config, const Plan& plan) {
+  const OptimizerStates states = config.optimizer_states.value_or(plan.optimizer_states);
+  if (plan.optimizer_states != OptimizerStates::host) return states;
+  if (states == OptimizerStates::host && config.device == RunDevice::cuda) return states;
+  throw InputError(
+      "{}: field '{}': the plan {} was made for optimizer states in host memory, which takes "
+      "\"device\": \"cuda\" and \"optimizer_states\": \"host\"",
+      config.file.string(), states == OptimizerStates::host ? "device" : "optimizer_states",
+      config.plan.string());
+}
+
 }  // namespace
 
 RunSetup load_run_setup(const RunConfig& config) {
@@ -62,6 +75,10 @@ RunSetup load_run_setup(const RunConfig& config) {
     setup.model.numbers.gradient = 4;
     setup.model.numbers.optimizer = 4 * 4 + 2;
     setup.model.numbers.logit = 2;
+  }
+  setup.model.states = states_of(config, setup.plan);
+  if (setup.model.states == OptimizerStates::host) {
+    setup.model.numbers.optimizer = kHostStatesDeviceBytes;
   }
   setup.decoder = load_decoder(setup.plan.model);
   if (const int head = setup.decoder.shape.head_dim;
@@ -117,7 +134,11 @@ std::string strategy_text(const BatchPlan& plan) {
 }
 
 double predicted_seconds(const BatchPlan& plan, const CostModel& model) {
-  return plan.makespan_seconds + parameter_traffic_seconds(plan, model);
+  double seconds = plan.makespan_seconds + parameter_traffic_seconds(plan, model);
+  if (model.states == OptimizerStates::host) {
+    seconds += host_step_seconds(model.cluster, owned_elements(model));
+  }
+  return seconds;
 }
 
 }  // namespace hydraulis

@@ -98,16 +98,22 @@ std::vector<WholeTensor> gather_tensors(const Backend& backend, const OptimizerS
     }
     const Layout whole{{writers[i], tensor.kind, 0, tensor.elements()}};
     const bool writes = writers[i] == rank;
+    std::vector<DeviceBuffer> copied;  // from host memory, until they are sent
     Tensor here = writes ? Tensor(backend, of.type, 1, tensor.elements()) : Tensor();
     std::vector<Message> messages;
     for (const Transfer& transfer :
          plan_transfers(owners, whole, backend.world->size(), static_cast<int>(element))) {
       const std::int64_t bytes = (transfer.end - transfer.begin) * element;
       void* to = writes ? static_cast<char*>(here.matrix.data) + transfer.begin * element : nullptr;
-      void* from =
-          transfer.source != rank
-              ? nullptr
-              : shard.part(of, tensor.layer, tensor.kind, transfer.begin, transfer.end).data;
+      void* from = nullptr;
+      if (transfer.source == rank) {
+        from = shard.part(of, tensor.layer, tensor.kind, transfer.begin, transfer.end).data;
+        if (shard.on_host(of)) {
+          const void* states = from;
+          from = copied.emplace_back(*backend.device, bytes).data();
+          backend.device->copy_to_device(from, states, bytes, *stream);
+        }
+      }
       if (writes && from != nullptr) {
         backend.device->copy(to, from, bytes, *stream);
       } else if (writes) {

@@ -21,6 +21,8 @@ struct Backend {
   Communicator* host_world = nullptr;
   /// The stream to compute on, the first that the device made; nullptr: any.
   Stream* stream = nullptr;
+  /// The CPU backend's kernels, for what the host does beside the device; nullptr: none.
+  Compute* host_compute = nullptr;
 
   Communicator& hosts() const { return host_world != nullptr ? *host_world : *world; }
 };

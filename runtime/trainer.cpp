@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "costmodel/host_states.h"
 #include "planner/program/lower.h"
 #include "runtime/agreement.h"
 #include "runtime/checkpoint_folder.h"
@@ -72,7 +73,7 @@ class Trainer {
     planner_.emplace(backend_, config_.policy, policy_setup(setup_, tuning_));
     model_ = setup_.model;
     model_.optimizer = planner_->optimizer();
-    shard_.emplace(backend_, setup_.decoder, model_.optimizer);
+    shard_.emplace(backend_, setup_.decoder, model_.optimizer, model_.states);
     executor_.emplace(backend_, setup_.decoder, *shard_);
     start_weights();
     together(backend_.hosts(), [&] {
@@ -83,6 +84,7 @@ class Trainer {
     const auto context = static_cast<double>(setup_.data.sampling.context);
     const std::string beyond = beyond_measurements(setup_.model, context, context);
     if (!beyond.empty()) note(beyond);
+    if (setup_.model.states == OptimizerStates::host) note(host_step_text(setup_.model.cluster));
     summary_.first_step = step_;
     TrainingBatch batch;
     if (step_ < config_.steps) batch = next_batch();

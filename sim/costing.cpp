@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "costmodel/compose.h"
+#include "costmodel/host_states.h"
 #include "planner/schedule_work.h"
 #include "sim/communication_cost.h"
 
@@ -76,6 +77,9 @@ class Coster {
       norm_factor_ = factor(CorrectedTime::gradient_norm);
       gather_factor_ = factor(CorrectedTime::gather_parameters);
       reduce_factor_ = factor(CorrectedTime::reduce_gradients);
+    }
+    if (model.states == OptimizerStates::host) {
+      optimizer_seconds_ = host_step_seconds(model.cluster, owned);
     }
   }
 
@@ -324,6 +328,7 @@ std::vector<std::string> costing_assumptions(const CostModel& model,
   std::string network =
       "network: per device and direction, " + link("inside a node", model.cluster.intra_node);
   if (model.cluster.nodes > 1) network += ", " + link("between nodes", model.cluster.inter_node);
+  if (model.states == OptimizerStates::host) lines.push_back(host_step_text(model.cluster));
   lines.push_back(network +
                   (model.cluster.origin.empty() ? "" : " (" + model.cluster.origin + ")") +
                   (shares_links(model.cluster, options) ? ", shared by the flows that use it"

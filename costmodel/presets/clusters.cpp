@@ -17,6 +17,19 @@ constexpr int kMostDevices = 1024;
 /// measurement.
 constexpr double kIntraLatency = 3.4e-6;
 constexpr double kInterLatency = 14e-6;
+/// Of starting a copy to or from the host: assumed.
+constexpr double kHostLatency = 10e-6;
+
+/// What a DGX node has beside its devices, by its data sheet and those of its processors. A device
+/// has 16 lanes of PCI Express to it; copies run below what the lanes carry.
+struct HostPreset {
+  double memory_gigabytes_per_second;
+  double lanes_gigabytes_per_second;  ///< one direction
+  const char* what;
+};
+constexpr HostPreset kDgxA100{409.6, 31.5, "DGX A100: PCIe 4.0 x16, 16 channels of DDR4-3200"};
+constexpr HostPreset kDgxH100{614.4, 63, "DGX H100: PCIe 5.0 x16, 16 channels of DDR5-4800"};
+constexpr double kHostMemoryGib = 2e12 / kGiB;
 
 struct DevicePreset {
   const char* name;
@@ -26,15 +39,16 @@ struct DevicePreset {
   double nvlink_gigabytes_per_second;  ///< one direction
   double network_gigabits_per_second;  ///< one direction, per device
   const char* network_origin;
+  const HostPreset& host;
 };
 
 /// NVIDIA's data sheets (bf16 dense, SXM form; half of the NVLink total, which counts both ways).
 constexpr DevicePreset kDevices[] = {
-    {"a800", 80, 312, 2039, 200, 200, "assumed: the published runs do not state it"},
-    {"a100", 80, 312, 2039, 300, 200, "DGX A100 data sheet"},
-    {"h100", 80, 989, 3350, 450, 400, "DGX H100 data sheet"},
-    {"h20", 96, 148, 4000, 450, 400, "assumed: as in a DGX H100"},
-    {"h200", 141, 989, 4800, 450, 400, "DGX H200 data sheet"},
+    {"a800", 80, 312, 2039, 200, 200, "assumed: the published runs do not state it", kDgxA100},
+    {"a100", 80, 312, 2039, 300, 200, "DGX A100 data sheet", kDgxA100},
+    {"h100", 80, 989, 3350, 450, 400, "DGX H100 data sheet", kDgxH100},
+    {"h20", 96, 148, 4000, 450, 400, "assumed: as in a DGX H100", kDgxH100},
+    {"h200", 141, 989, 4800, 450, 400, "DGX H200 data sheet", kDgxH100},
 };
 
 }  // namespace
@@ -68,6 +82,10 @@ std::optional<ClusterSpec> cluster_preset(const std::string& name) {
   cluster.nodes = devices / cluster.devices_per_node;
   cluster.intra_node = {preset->nvlink_gigabytes_per_second * 1e9, kIntraLatency};
   cluster.inter_node = {preset->network_gigabits_per_second * 1e9 / 8, kInterLatency};
+  const HostPreset& host = preset->host;
+  cluster.host = {{host.lanes_gigabytes_per_second * 1e9, kHostLatency},
+                  kHostMemoryGib * kGiB,
+                  host.memory_gigabytes_per_second * 1e9};
   cluster.origin = "data sheet";
   cluster.notes = {
       fmt::format("device: {:g} GiB, {:g} TFLOP/s bf16, {:g} GB/s memory (data sheet)",
@@ -79,6 +97,9 @@ std::optional<ClusterSpec> cluster_preset(const std::string& name) {
                   preset->network_origin),
       fmt::format("latencies: {:g} and {:g} microseconds (NCCL's tuning table, not measured)",
                   kIntraLatency * 1e6, kInterLatency * 1e6),
+      fmt::format("host: {:g} GB/s per device and direction, {:g} GB/s of memory a node ({}; data "
+                  "sheets), 2 TB of it",
+                  host.lanes_gigabytes_per_second, host.memory_gigabytes_per_second, host.what),
   };
   return cluster;
 }

@@ -255,6 +255,9 @@ class CpuCompute : public Compute {
     cpu::drained(stream);
     require_shape(from, to.rows, to.columns, "convert's source");
     require_shape(to, to.rows, to.columns, "convert's target");
+    if (from.type == DataType::f32 && to.type == DataType::bf16) {
+      return cpu::round_to_bf16(threads(), cpu::view<float>(from), cpu::view<std::uint16_t>(to));
+    }
     with_type(from.type, [&]<typename From>() {
       with_type(to.type, [&]<typename To>() {
         cpu::convert<From, To>(threads(), cpu::view<From>(from), cpu::view<To>(to));

@@ -59,6 +59,9 @@ class CpuDevice : public Device {
   void release(void* block) noexcept override { pool_.release(block); }
   DeviceMemory memory() const override { return pool_.memory(); }
   void reset_peak() override { pool_.reset_peak(); }
+  // All its memory is the host's.
+  void* allocate_host(std::int64_t bytes) override { return pool_.allocate(bytes); }
+  void release_host(void* block) noexcept override { pool_.release(block); }
 
   std::unique_ptr<Stream> make_stream() override { return std::make_unique<CpuStream>(); }
   std::shared_ptr<Event> record(Stream& stream) override {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -85,6 +86,22 @@ void convert(int threads, View<const From> from, View<To> to) {
                    To* target = to.row(row) + first;
 #pragma omp simd
                    for (std::int64_t i = 0; i < count; ++i) target[i] = static_cast<To>(source[i]);
+                 });
+}
+
+void round_to_bf16(int threads, View<const float> from, View<std::uint16_t> to) {
+  for_each_piece(threads, to.rows, to.columns,
+                 [&](std::int64_t, std::int64_t row, std::int64_t first, std::int64_t count) {
+                   const float* source = from.row(row) + first;
+                   std::uint16_t* target = to.row(row) + first;
+#pragma omp simd
+                   for (std::int64_t i = 0; i < count; ++i) {
+                     const auto bits = std::bit_cast<std::uint32_t>(source[i]);
+                     const std::uint32_t up = 0x7fffU + (bits >> 16 & 1U);
+                     const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+                     target[i] =
+                         static_cast<std::uint16_t>((nan ? bits | 0x400000U : bits + up) >> 16);
+                   }
                  });
 }
 

@@ -96,6 +96,8 @@ template <typename T>
 void add_scaled(int threads, T scale, View<const T> x, View<T> y);
 template <typename From, typename To>
 void convert(int threads, View<const From> from, View<To> to);
+/// To bf16, its bits in integers, to the nearest, ties to even; a NaN stays one.
+void round_to_bf16(int threads, View<const float> from, View<std::uint16_t> to);
 template <typename T>
 double sum_squares(int threads, View<const T> x);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -15,6 +16,8 @@
 #include "kernels/communicator.h"
 #include "kernels/cpu/communicator.h"
 #include "kernels/cpu/device.h"
+#include "kernels/rendezvous/communicator.h"
+#include "kernels/rendezvous/slurm_step.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -35,9 +38,7 @@ bool launched() {
 }
 
 /// A task of a step of several that srun started without MPI would take itself for the whole job.
-void refuse_lonely_step() {
-  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
-  if (tasks == nullptr || std::strtol(tasks, nullptr, 10) < 2) return;
+[[noreturn]] void refuse_lonely_step(int tasks) {
   throw InputError(
       "srun started {} tasks without MPI, so they cannot find one another: start them with srun "
       "--mpi=pmix (srun --mpi=list shows what there is)",
@@ -90,12 +91,16 @@ class Mpi {
   int threads() const { return fair_threads(masks_, place_); }
   int node_rank() const { return static_cast<int>(place_); }
   int node_ranks() const { return static_cast<int>(masks_.size()); }
+  /// Tasks of the step that this process belongs to, where MPI knows of this one alone; else 1.
+  int lonely_tasks() const { return lonely_tasks_; }
 
  private:
   void start() {
     job_->timeout_seconds = timeout_from_environment();
+    // Under mpirun, which srun may have started, MPI alone knows how many there are.
+    const bool mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
     if (!launched()) {
-      refuse_lonely_step();
+      lonely_tasks_ = slurm_tasks();
       masks_ = {own_mask()};
       return;
     }
@@ -114,6 +119,7 @@ class Mpi {
     MPI_Comm_set_errhandler(job_->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(job_->world, &job_->rank);
     MPI_Comm_size(job_->world, &job_->size);
+    if (job_->size == 1 && !mpirun) lonely_tasks_ = slurm_tasks();
     void* attribute = nullptr;
     int found = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &attribute, &found);
@@ -137,7 +143,46 @@ class Mpi {
   std::shared_ptr<Group> world_;
   std::vector<cpu_set_t> masks_;  // of the processes of this node
   std::size_t place_ = 0;
+  int lonely_tasks_ = 1;
   bool ends_mpi_ = false;
+};
+
+const Mpi& this_mpi() {
+  static const Mpi mpi;
+  return mpi;
+}
+
+/// What processes tell one another of their place.
+struct Place {
+  char node[64] = {};
+  cpu_set_t mask{};
+};
+static_assert(sizeof(Place) % 4 == 0);
+
+/// This process's place among those that srun started without MPI.
+struct Rendezvous {
+  Rendezvous(const SlurmStep& step, double seconds)
+      : connection(std::make_shared<rendezvous::Connection>(step, seconds)),
+        local_rank(step.local_rank) {
+    const auto world = rendezvous::make_communicator(connection);
+    Place mine;
+    mine.mask = own_mask();
+    rendezvous::node_name().copy(mine.node, sizeof mine.node - 1);
+    std::vector<Place> all(static_cast<std::size_t>(world->size()));
+    CpuStream stream;
+    world->all_gather(&mine, all.data(), sizeof(Place) / 4, DataType::f32, stream);
+    std::size_t own = 0;
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (std::strcmp(all[r].node, mine.node) != 0) continue;
+      if (static_cast<int>(r) == world->rank()) own = masks.size();
+      masks.push_back(all[r].mask);
+    }
+    threads = fair_threads(masks, own);
+  }
+  std::shared_ptr<rendezvous::Connection> connection;
+  int local_rank;
+  std::vector<cpu_set_t> masks;  // of the processes of this node
+  int threads = 1;
 };
 
 }  // namespace
@@ -169,12 +214,24 @@ double timeout_from_environment() {
 }  // namespace cpu
 
 CpuProcess start_cpu_process(int threads, std::int64_t memory_limit_bytes) {
-  static const cpu::Mpi mpi;
+  const cpu::Mpi& mpi = cpu::this_mpi();
+  if (mpi.lonely_tasks() > 1) cpu::refuse_lonely_step(mpi.lonely_tasks());
   CpuProcess process;
   process.device = cpu::make_device(threads > 0 ? threads : mpi.threads(), memory_limit_bytes);
   process.world = cpu::make_communicator(mpi.world());
   process.node_rank = mpi.node_rank();
   process.node_ranks = mpi.node_ranks();
+  return process;
+}
+
+CpuProcess start_host_process(int threads) {
+  if (cpu::this_mpi().lonely_tasks() < 2) return start_cpu_process(threads);
+  static const cpu::Rendezvous job(slurm_step().value(), cpu::timeout_from_environment());
+  CpuProcess process;
+  process.device = cpu::make_device(threads > 0 ? threads : job.threads, 0);
+  process.world = rendezvous::make_communicator(job.connection);
+  process.node_rank = job.local_rank;
+  process.node_ranks = static_cast<int>(job.masks.size());
   return process;
 }
 

@@ -235,6 +235,30 @@ DeviceMemory CudaDevice::memory() const {
   return result;
 }
 
+void* CudaDevice::allocate_host(std::int64_t bytes) {
+  if (bytes < 0) throw InfeasibleError("a block of {} bytes of host memory was asked for", bytes);
+  if (bytes == 0) return nullptr;
+  void* block = nullptr;
+  const cudaError_t error = cudaMallocHost(&block, size(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::int64_t held = 0;
+    for (const auto& [begin, length] : host_blocks_) held += length;
+    throw InfeasibleError(
+        "out of page-locked host memory: {} bytes asked, {} in use by this rank; the machine (or "
+        "ulimit -l, or the container) gives no more",
+        bytes, held);
+  }
+  check(error, "cudaMallocHost");
+  host_blocks_[static_cast<char*>(block)] = bytes;
+  return block;
+}
+
+void CudaDevice::release_host(void* block) noexcept {
+  if (block == nullptr || host_blocks_.erase(static_cast<char*>(block)) == 0) return;
+  cudaFreeHost(block);
+}
+
 std::unique_ptr<Stream> CudaDevice::make_stream() {
   if (!home_given_) {
     home_given_ = true;
@@ -296,7 +320,14 @@ cudaStream_t CudaDevice::use(Stream& stream, std::initializer_list<const void*> 
 }
 
 void CudaDevice::copy_to_device(void* to, const void* from, std::int64_t bytes, Stream& stream) {
-  staging_.copy_to_device(to, from, bytes, use(stream, {to}));
+  const auto* begin = static_cast<const char*>(from);
+  const auto after = host_blocks_.upper_bound(begin);
+  const bool locked =
+      after != host_blocks_.begin() && begin < std::prev(after)->first + std::prev(after)->second;
+  if (!locked) return staging_.copy_to_device(to, from, bytes, use(stream, {to}));
+  if (bytes == 0) return;
+  HYDRAULIS_CUDA_CHECK(
+      cudaMemcpyAsync(to, from, size(bytes), cudaMemcpyHostToDevice, use(stream, {to})));
 }
 
 void CudaDevice::copy_to_host(void* to, const void* from, std::int64_t bytes, Stream& stream) {

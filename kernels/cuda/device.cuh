@@ -131,6 +131,8 @@ class CudaDevice : public Device {
   void release(void* block) noexcept override;
   DeviceMemory memory() const override;
   void reset_peak() override { memory_.peak = memory_.allocated; }
+  void* allocate_host(std::int64_t bytes) override;
+  void release_host(void* block) noexcept override;
 
   std::unique_ptr<Stream> make_stream() override;
   std::shared_ptr<Event> record(Stream& stream) override;
@@ -170,6 +172,7 @@ class CudaDevice : public Device {
   DeviceMemory memory_;
   EventHandle order_{cudaEventDisableTiming};  // between streams, used anew each time
   Staging staging_;
+  std::map<const char*, std::int64_t> host_blocks_;  // bytes by address
   std::shared_ptr<EventClock> clock_;
   std::shared_ptr<Watch> watch_;
 };

@@ -34,9 +34,10 @@ RunBackend::RunBackend(CpuProcess& host, const RunConfig& config,
 #ifdef HYDRAULIS_WITH_CUDA
   if (config.device == RunDevice::cuda) {
     parts_->gpu = cuda::start_gpu(host, memory_limit_bytes);
+    parts_->cpu_compute = make_cpu_compute(*host.device);
     const cuda::Gpu& gpu = parts_->gpu;
-    backend_ = {gpu.device.get(), gpu.compute.get(), gpu.world.get(),
-                config.type,      host.world.get(),  gpu.stream.get()};
+    backend_ = {gpu.device.get(), gpu.compute.get(), gpu.world.get(),          config.type,
+                host.world.get(), gpu.stream.get(),  parts_->cpu_compute.get()};
     return;
   }
 #endif

@@ -1,6 +1,7 @@
 #include "tests/cuda_emulator/include/nccl.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <functional>
@@ -8,13 +9,13 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "tests/cuda_emulator/faults.h"
-#include "tests/cuda_emulator/include/cuda_bf16.h"
+#include "tests/cuda_emulator/mailbox.h"
 #include "tests/cuda_emulator/memory.h"
+#include "tests/cuda_emulator/nccl_world.h"
 #include "tests/cuda_emulator/streams.h"
 
 // NOLINTBEGIN(readability-identifier-naming): NCCL's names
@@ -22,152 +23,12 @@
 namespace {
 
 using emulator::AccessKind;
+using namespace emulator::nccl;  // NOLINT(google-build-using-namespace): the other half
 using Guard = std::lock_guard<std::recursive_mutex>;
-
-enum class Kind { all_reduce, reduce_scatter, all_gather, broadcast };
-const char* const kNames[] = {"all-reduce", "reduce-scatter", "all-gather", "broadcast"};
-
-std::size_t bytes_of(ncclDataType_t type) {
-  return type == ncclInt8 ? 1 : type == ncclBfloat16 ? 2 : type == ncclFloat32 ? 4 : 8;
-}
-
-/// A rank's part of a collective.
-struct Part {
-  bool arrived = false;
-  Kind kind = Kind::all_reduce;
-  const char* from = nullptr;
-  char* to = nullptr;
-  std::size_t count = 0;
-  ncclDataType_t type = ncclInt8;
-  int detail = 0;  // operation or root
-
-  std::string text() const {
-    return fmt::format("{} of {} numbers of type {}, {}", kNames[static_cast<int>(kind)], count,
-                       static_cast<int>(type), detail);
-  }
-  std::size_t from_bytes(int ranks) const {
-    return count * bytes_of(type) *
-           (kind == Kind::reduce_scatter ? static_cast<std::size_t>(ranks) : 1);
-  }
-  std::size_t to_bytes(int ranks) const {
-    return count * bytes_of(type) *
-           (kind == Kind::all_gather ? static_cast<std::size_t>(ranks) : 1);
-  }
-};
-
-struct Collective {
-  std::vector<Part> parts;
-  int arrived = 0;
-  bool moved = false;
-  int left = 0;
-};
-
-/// One message of a grouped call; the n-th from one rank to another meets the n-th receive.
-struct Letter {
-  const char* from = nullptr;
-  char* to = nullptr;
-  std::size_t sent_bytes = 0;
-  std::size_t received_bytes = 0;
-  bool moved = false;  // by whoever of both comes first
-};
-
-/// A communicator of all its ranks.
-struct World {
-  explicit World(int n) : ranks(n) {}
-  int ranks;
-  std::map<std::uint64_t, Collective> collectives;  // by number
-  using Key = std::tuple<int, int, std::uint64_t>;  // sender, receiver, number
-  std::map<Key, std::shared_ptr<Letter>> letters;
-  int joined = 0;
-  bool aborted = false;
-
-  std::shared_ptr<Letter> letter(const Key& key) {
-    auto& place = letters[key];
-    if (place == nullptr) place = std::make_shared<Letter>();
-    return place;
-  }
-};
 
 std::map<std::string, std::weak_ptr<World>>& worlds() {
   static std::map<std::string, std::weak_ptr<World>> all;
   return all;
-}
-
-double number(const Part& part, const char* at, std::size_t i) {
-  if (part.type == ncclFloat64) {
-    double value = 0;
-    std::memcpy(&value, at + 8 * i, 8);
-    return value;
-  }
-  if (part.type == ncclFloat32) {
-    float value = 0;
-    std::memcpy(&value, at + 4 * i, 4);
-    return static_cast<double>(value);
-  }
-  __nv_bfloat16 value;
-  std::memcpy(&value, at + 2 * i, 2);
-  return static_cast<double>(__bfloat162float(value));
-}
-
-void set_number(const Part& part, char* at, std::size_t i, double value) {
-  const auto single = static_cast<float>(value);
-  const __nv_bfloat16 half = __float2bfloat16_rn(single);
-  if (part.type == ncclFloat64) {
-    std::memcpy(at + 8 * i, &value, 8);
-  } else if (part.type == ncclFloat32) {
-    std::memcpy(at + 4 * i, &single, 4);
-  } else {
-    std::memcpy(at + 2 * i, &half, 2);
-  }
-}
-
-/// Σ or max over ranks of element i of their inputs.
-double reduced(const Collective& all, std::size_t i) {
-  double result = number(all.parts[0], all.parts[0].from, i);
-  for (std::size_t r = 1; r < all.parts.size(); ++r) {
-    const double value = number(all.parts[r], all.parts[r].from, i);
-    result = all.parts[0].detail == ncclSum ? result + value : std::max(result, value);
-  }
-  return result;
-}
-
-void move(Collective& all) {
-  const Part& first = all.parts[0];
-  std::vector<std::vector<char>> results;
-  for (std::size_t r = 0; r < all.parts.size(); ++r) {
-    const Part& part = all.parts[r];
-    if (part.kind != first.kind || part.count != first.count || part.type != first.type ||
-        part.detail != first.detail) {
-      emulator::report(fmt::format("mismatched collective: rank 0 calls {}, rank {} {}",
-                                   first.text(), r, part.text()));
-      return;
-    }
-    std::vector<char> result(part.to_bytes(static_cast<int>(all.parts.size())));
-    const std::size_t own = part.count * bytes_of(part.type);
-    switch (part.kind) {
-      case Kind::all_reduce:
-      case Kind::reduce_scatter: {
-        const std::size_t begin = part.kind == Kind::all_reduce ? 0 : r * part.count;
-        for (std::size_t i = 0; i < part.count; ++i) {
-          set_number(part, result.data(), i, reduced(all, begin + i));
-        }
-        break;
-      }
-      case Kind::all_gather:
-        for (std::size_t s = 0; s < all.parts.size(); ++s) {
-          std::memcpy(result.data() + s * own, all.parts[s].from, own);
-        }
-        break;
-      case Kind::broadcast:
-        std::memcpy(result.data(), all.parts[static_cast<std::size_t>(part.detail)].from, own);
-        break;
-    }
-    results.push_back(std::move(result));
-  }
-  // Inputs may lie in outputs: all have been read by now.
-  for (std::size_t r = 0; r < all.parts.size(); ++r) {
-    std::memcpy(all.parts[r].to, results[r].data(), results[r].size());
-  }
 }
 
 struct GroupedMessage {
@@ -187,10 +48,6 @@ std::vector<GroupedMessage>& grouped() {
   thread_local std::vector<GroupedMessage> messages;
   return messages;
 }
-
-}  // namespace
-
-namespace {
 
 /// A rank's operations on one communicator run in the order of their calls, whatever their streams.
 struct Line {
@@ -266,7 +123,9 @@ ncclResult_t collective(Part part, ncclComm_t communicator, cudaStream_t stream)
     if (!own.arrived) {
       own = part;
       ++all.arrived;
+      if (emulator::mailbox::used()) post_part(*world, part, rank, number);
     }
+    if (emulator::mailbox::used()) take_parts(*world, all, rank, number);
     return all.arrived == world->ranks || world->aborted;
   };
   const auto run = [=] {
@@ -281,7 +140,12 @@ ncclResult_t collective(Part part, ncclComm_t communicator, cudaStream_t stream)
       return;
     }
     Collective& all = mine();
-    if (!std::exchange(all.moved, true)) move(all);
+    if (emulator::mailbox::used()) {
+      move(all, static_cast<std::size_t>(rank), static_cast<std::size_t>(rank) + 1);
+      world->collectives.erase(number);
+      return;
+    }
+    if (!std::exchange(all.moved, true)) move(all, 0, all.parts.size());
     if (++all.left == world->ranks) world->collectives.erase(number);
   };
   return proceed(communicator, [=] {
@@ -296,6 +160,7 @@ void pass(ncclComm_t communicator, cudaStream_t stream,
     GroupedMessage message;
     World::Key key;
     std::shared_ptr<Letter> letter;
+    std::string name;  ///< between processes
   };
   const auto world = communicator->world;
   std::vector<Posted> posted;
@@ -305,7 +170,7 @@ void pass(ncclComm_t communicator, cudaStream_t stream,
     const int from = m.is_send ? communicator->rank : m.peer;
     const int to = m.is_send ? m.peer : communicator->rank;
     const World::Key key{from, to, number};
-    posted.push_back({m, key, world->letter(key)});
+    posted.push_back({m, key, world->letter(key), letter_name(*world, "m", number, from, to)});
   }
   const auto ready = [=] {
     bool all = true;
@@ -313,9 +178,11 @@ void pass(ncclComm_t communicator, cudaStream_t stream,
       if (p.message.is_send) {
         p.letter->from = p.message.data;
         p.letter->sent_bytes = p.message.bytes;
+        if (emulator::mailbox::used()) leave(*p.letter, p.name);
       } else {
         p.letter->to = p.message.data;
         p.letter->received_bytes = p.message.bytes;
+        if (emulator::mailbox::used()) find(*p.letter, p.name);
       }
       all = all && p.letter->from != nullptr && p.letter->to != nullptr;
     }
@@ -332,7 +199,10 @@ void pass(ncclComm_t communicator, cudaStream_t stream,
                                      letter.sent_bytes, letter.received_bytes));
         return;
       }
-      if (letter.moved) {
+      if (emulator::mailbox::used()) {
+        if (!p.message.is_send) std::memcpy(letter.to, letter.from, letter.sent_bytes);
+        world->letters.erase(p.key);
+      } else if (letter.moved) {
         world->letters.erase(p.key);  // both have come
       } else {
         std::memcpy(letter.to, letter.from, letter.sent_bytes);
@@ -384,6 +254,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   *id = {};
   ++count;
   std::memcpy(id->internal, &count, sizeof count);
+  const pid_t process = getpid();
+  std::memcpy(id->internal + sizeof count, &process, sizeof process);
   return ncclSuccess;
 }
 
@@ -397,6 +269,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
   if (world->ranks != ranks) return ncclInvalidUsage;
   *communicator = new ncclComm;
   ++world->joined;
+  if (emulator::mailbox::used()) join(*world, id, rank);
   (*communicator)->world = std::move(world);
   (*communicator)->rank = rank;
   // Where calls block, whoever uses it waits for the others instead of this.
@@ -432,7 +305,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* result
   if (world.aborted) {
     *result = ncclRemoteError;
   } else if (communicator->joins) {
-    communicator->joins = world.joined < world.ranks;
+    communicator->joins = !all_joined(world);
     if (communicator->joins) *result = ncclInProgress;
   } else if (!communicator->in_progress.empty()) {
     *result = ncclInProgress;

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -211,7 +213,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return remember(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated device");
-  std::strncpy(properties->uuid.bytes, "emulated", sizeof properties->uuid.bytes);
+  // Every process has a device of its own.
+  std::snprintf(properties->uuid.bytes, sizeof properties->uuid.bytes, "emulated %d",
+                static_cast<int>(getpid()) % 100000);
   properties->totalGlobalMem = emulator::device_bytes();
   properties->multiProcessorCount = 4;
   properties->major = 9;

@@ -107,13 +107,17 @@ void put(Stream& stream, Work work) {
 
 template <typename Done>
 void run_until(Done done) {
+  constexpr int kMostLooks = 10'000;
+  int looks = 0;
   while (!done()) {
-    if (run_any()) continue;
-    // Only another rank's thread can help now.
-    if (scheduler().changed.wait_for(lock(), std::chrono::seconds(20)) == std::cv_status::timeout &&
-        !done()) {
-      report("deadlock: nothing that is queued can start");
+    if (run_any()) {
+      looks = 0;
+      continue;
     }
+    // Only another rank can help now; one that is a process does not say when.
+    const auto status = scheduler().changed.wait_for(lock(), std::chrono::milliseconds(2));
+    looks = status == std::cv_status::timeout ? looks + 1 : 0;
+    if (looks > kMostLooks && !done()) report("deadlock: nothing that is queued can start");
   }
 }
 

@@ -82,6 +82,11 @@ TEST(RunBackend, TheFileChooses) {
   EXPECT_THAT(refused(R"(, "device": "gpu")"), HasSubstr("expected cpu or cuda"));
   EXPECT_THAT(refused(R"(, "precision": "bf16")"), HasSubstr("bf16 needs a GPU"));
   EXPECT_THAT(refused(R"(, "device": "cuda", "precision": "f32")"), HasSubstr("expected bf16"));
+  EXPECT_EQ(config_of(R"(, "device": "cuda", "optimizer_states": "host")").optimizer_states,
+            OptimizerStates::host);
+  EXPECT_THAT(refused(R"(, "optimizer_states": "host")"), HasSubstr("\"host\" needs GPUs"));
+  EXPECT_THAT(refused(R"(, "device": "cuda", "optimizer_states": "disk")"),
+              HasSubstr("expected device or host"));
 }
 
 TEST(RunBackend, AWorldOfOneComputesOnItsGpu) {

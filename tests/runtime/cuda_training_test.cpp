@@ -2,65 +2,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/device.h"
-#include "kernels/cuda/communicator.h"
-#include "kernels/cuda/compute.h"
-#include "kernels/cuda/device.h"
 #include "runtime/run_checkpoint.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/cuda_emulator/emulator.h"
-#include "tests/cuda_emulator/thread_ranks.h"
-#include "tests/runtime/training_run.h"
+#include "tests/runtime/cuda_ranks.h"
 
 namespace hydraulis::test {
 namespace {
 
-/// As small as a layout allows, since every thread of every kernel is emulated: heads that the
-/// attention kernels take, else awkward: a vocabulary and feed-forward channels that tp divides
-/// unevenly, fewer key/value heads than tp.
-DecoderSpec tiny_decoder(const Layout& layout) {
-  int layers = 1;
-  int heads = 2;
-  for (const Scheme& s : layout.schemes) {
-    layers = std::max(layers, s.pp);
-    heads = std::max(heads, s.tp);
-  }
-  DecoderSpec decoder;
-  decoder.shape = {"tiny", layers, 64, 42, heads, heads / 2, 64, 97, false, false, false};
-  decoder.initializer_range = 0.1;
-  return decoder;
-}
-
-/// What a rank that is a thread has.
-struct CudaRank {
-  explicit CudaRank(std::shared_ptr<Communicator> host_world)
-      : hosts(std::move(host_world)),
-        host(cpu::make_device(1, 0)),
-        device(cuda::make_device(0)),
-        stream(device->make_stream()),
-        compute(cuda::make_compute(*device)),
-        world(cuda::make_communicator(*device, *host, hosts)) {}
-  Backend backend() const {
-    return {device.get(), compute.get(), world.get(), DataType::bf16, hosts.get(), stream.get()};
-  }
-  std::shared_ptr<Communicator> hosts;
-  std::unique_ptr<Device> host;
-  std::unique_ptr<Device> device;
-  std::unique_ptr<Stream> stream;
-  std::unique_ptr<Compute> compute;
-  std::unique_ptr<Communicator> world;
-};
-
-/// More than twice what bf16 was seen to differ from f32 by: before any update, and after one,
-/// which moves every element by about the learning rate whatever its gradient.
+/// More than twice what bf16 was seen to differ from f32 by: before any update, and after
+/// one and two, each of which moves every element by about the learning rate whatever its gradient.
 struct Tolerance {
   double loss;
   double norm;
 };
-constexpr Tolerance kTolerances[] = {{1e-3, 5e-3}, {5e-3, 2e-2}};
+constexpr Tolerance kTolerances[] = {{1e-3, 5e-3}, {5e-3, 2e-2}, {1e-2, 5e-2}};
 
 const std::vector<int> kLengths = {17, 1, 9, 30};
-constexpr int kSteps = 2;
+constexpr int kSteps = 3;
 
 UpdateSettings settings() {
   UpdateSettings s;

@@ -172,6 +172,8 @@ class Trainee {
     return train_step(backend_, executor_, shard_, program, token_source(program, documents),
                       settings, {}, &mine_);
   }
+  /// Updates that a checkpoint has behind it.
+  void skip_updates(std::int64_t count) { updates_ = count; }
   /// Forward and backward without an update: gradients() are then of the summed loss.
   StepOutcome accumulate(const Documents& documents, const BatchPlan& plan,
                          const LossMasks& masks = {}) {
