@@ -13,9 +13,15 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 const std::vector<Arguments>& subcommands() {
-  static const std::vector<Arguments> all = {
-      {"trace", "import"}, {"trace", "synth"}, {"trace", "show"}, {"plan"},
-      {"assign"},          {"simulate"},       {"compare"}};
+  static const std::vector<Arguments> all = {{"trace", "import"},
+                                             {"trace", "synth"},
+                                             {"trace", "show"},
+                                             {"plan"},
+                                             {"assign"},
+                                             {"simulate"},
+                                             {"compare"},
+                                             {"cluster", "import"},
+                                             {"cluster", "collectives"}};
   return all;
 }
 
