@@ -36,6 +36,17 @@ std::string refusal(const Json& json) {
   return "";
 }
 
+TEST(PlanJson, OptimizerStatesAreNamedWhereTheyAreOnTheHost) {
+  Plan plan = example();
+  EXPECT_FALSE(to_json(plan, true).contains("optimizer_states"));
+  plan.optimizer_states = OptimizerStates::host;
+  Json json = to_json(plan, true);
+  EXPECT_EQ(plan_from_json(json, "plan.json").optimizer_states, OptimizerStates::host);
+  json["optimizer_states"] = "disk";
+  EXPECT_NE(refusal(json).find("'optimizer_states': \"disk\", expected device or host"),
+            std::string::npos);
+}
+
 TEST(PlanJson, ReadsWhatItWrites) {
   const Plan plan = example();
   const Plan read = plan_from_json(Json::parse(to_text(to_json(plan, false))), "plan.json");
