@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "planner/bounds.h"
 #include "planner/exhaustive_dispatch.h"
+#include "planner/exposed_traffic.h"
 #include "planner/parameter_traffic.h"
 
 namespace hydraulis {
@@ -175,6 +176,13 @@ std::int64_t longest_that_fits(const std::vector<PipelineCost>& pipelines) {
 
 }  // namespace
 
+double counted_traffic_seconds(const Strategy& strategy, const CostModel& model,
+                               const AssignmentOptions& options) {
+  if (!options.count_parameter_traffic) return 0;
+  return options.traffic_overlaps ? exposed_traffic_seconds(strategy, model)
+                                  : parameter_traffic_seconds(strategy, model);
+}
+
 PreparedStrategies prepare(const StrategySet& set, const CostModel& model,
                            const AssignmentOptions& options) {
   PreparedStrategies prepared;
@@ -182,8 +190,7 @@ PreparedStrategies prepare(const StrategySet& set, const CostModel& model,
   prepared.options = options;
   for (const Strategy& strategy : set.strategies) {
     prepared.pipelines.push_back(make_pipeline_costs(model, strategy, options.max_tokens));
-    prepared.traffic_seconds.push_back(
-        options.count_parameter_traffic ? parameter_traffic_seconds(strategy, model) : 0.0);
+    prepared.traffic_seconds.push_back(counted_traffic_seconds(strategy, model, options));
   }
   return prepared;
 }

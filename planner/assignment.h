@@ -21,6 +21,9 @@ struct AssignmentOptions {
   /// Choose the strategy by makespan plus its parameter traffic, which differs between strategies;
   /// off, by makespan alone.
   bool count_parameter_traffic = false;
+  /// Count of the traffic what computation does not hide (exposed_traffic_seconds), as it is when
+  /// iterations run with Overlap::on.
+  bool traffic_overlaps = false;
 };
 
 /// A strategy set made ready for assignment: pipeline costs are computed once, not every iteration.
@@ -30,6 +33,10 @@ struct PreparedStrategies {
   std::vector<double> traffic_seconds;               ///< by strategy; 0 where not counted
   AssignmentOptions options;
 };
+
+/// A strategy's parameter traffic as the options count it, seconds.
+double counted_traffic_seconds(const Strategy& strategy, const CostModel& model,
+                               const AssignmentOptions& options);
 
 PreparedStrategies prepare(const StrategySet& set, const CostModel& model,
                            const AssignmentOptions& options = {});

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 #include "base/error.h"
 #include "costmodel/build_cost_model.h"
 #include "costmodel/host_states.h"
 #include "costmodel/node_groups.h"
-#include "planner/mixtures.h"
-#include "planner/thin_set.h"
-#include "traces/sampler.h"
+#include "planner/propose_set.h"
 
 namespace hydraulis {
 namespace {
@@ -234,39 +233,32 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
   options.context = context;
   options.max_tokens_cap = request.max_tokens;
   options.tokens_per_batch = static_cast<std::int64_t>(request.tokens_per_batch);
-  Proposal proposal = propose(*trace, result.model, options);
-  plan.set = std::move(proposal.set);
+  std::vector<Batch> sample;
   if (request.tokens_per_batch > 0) {
-    // Every strategy costs planning time in every iteration: keep those that batches would use.
-    constexpr int kMostStrategies = 16;
-    SamplerOptions sampling;
-    sampling.tokens_per_batch = request.tokens_per_batch;
-    sampling.context = request.context;
-    sampling.over_context = OverContext::truncate;
-    Sampler sampler(*trace, sampling);
-    std::vector<Batch> sample;
-    const int batches = std::clamp(1024 / cluster.devices(), 4, 16);
-    for (int i = 0; i < batches; ++i) sample.push_back(sampler.next());
-    AssignmentOptions assignment;
-    assignment.max_tokens = request.max_tokens;
-    std::int64_t shortest_reach = 0;
-    for (const Batch& batch : sample) {
-      const auto longest = *std::max_element(batch.lengths.begin(), batch.lengths.end());
-      if (shortest_reach == 0 || longest < shortest_reach) shortest_reach = longest;
-    }
-    // Over unlike nodes the proposal has its own.
-    std::vector<Strategy> simple;
-    if (cluster.groups.empty()) simple = mixtures(plan.schemes, cluster.devices(), shortest_reach);
-    for (Strategy& strategy : simple) {
-      auto& strategies = plan.set.strategies;
-      if (std::find(strategies.begin(), strategies.end(), strategy) == strategies.end()) {
-        strategies.push_back(std::move(strategy));
+    sample = planning_sample(*trace, request.tokens_per_batch, request.context, cluster.devices());
+  }
+  const bool wide = request.schemes.any() && cluster.groups.empty();
+  ProposedSet proposal = propose_set(*trace, result.model, plan.schemes, options, sample, wide);
+  if (wide && !sample.empty() && request.optimizer_layout.empty()) {
+    // More schemes hold the context, each with its own optimizer layout and so its own traffic.
+    const auto other = best_homogeneous_optimizer(result.model, options, sample);
+    if (other && std::tie(other->dp, other->tp, other->pp) !=
+                     std::tie(optimizer.dp, optimizer.tp, optimizer.pp)) {
+      CostModel model_there = make_cost_model(model, cluster, profile, memory, *other);
+      std::vector<SchemeOption> schemes = scheme_options(model_there, request.max_tokens);
+      ProposedSet there = propose_set(*trace, model_there, schemes, options, sample, wide);
+      there.seconds += proposal.seconds;
+      if (there.sample_seconds < proposal.sample_seconds) {
+        proposal = std::move(there);
+        result.model = std::move(model_there);
+        plan.schemes = std::move(schemes);
       }
     }
-    const std::size_t proposed = plan.set.strategies.size();
-    plan.set = thin_set(plan.set, result.model, sample, assignment, context, kMostStrategies);
+  }
+  plan.set = std::move(proposal.set);
+  if (!sample.empty()) {
     result.notes.push_back(fmt::format("{} strategies proposed, {} kept that sampled batches use",
-                                       proposed, plan.set.strategies.size()));
+                                       proposal.proposed, plan.set.strategies.size()));
   }
   plan.proposal_seconds = proposal.seconds;
   for (const DroppedScheme& dropped : proposal.dropped) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "planner/mixtures.h"
 #include "planner/proposal_detail.h"
 
 namespace hydraulis {
@@ -14,6 +15,8 @@ constexpr std::int64_t kLeastStep = 128;  ///< tokens; the grain of max_tokens()
 constexpr double kGrowth = 1.15;          ///< of the grid's points
 constexpr int kMostSteps = 64;            ///< of devices, by group
 constexpr std::size_t kMostStates = 1 << 14;
+/// Strategies tried for each other group beside two schemes on one.
+constexpr std::size_t kMostBesideMixture = 1;
 
 std::vector<std::int64_t> growing_grid(std::int64_t context) {
   std::vector<std::int64_t> points{0};
@@ -241,7 +244,7 @@ Part part_of(const GroupProblem& given, int group) {
   return part;
 }
 
-/// One scheme on all devices of a group, for each that uses them all.
+/// One scheme on all devices of a group, for each that uses them all; cheapest tokens first.
 std::vector<Strategy> alike(const Part& part) {
   std::vector<Strategy> result;
   ProposalProblem own = part.problem;
@@ -249,10 +252,40 @@ std::vector<Strategy> alike(const Part& part) {
   for (const int k : part.schemes) {
     own.schemes.push_back(part.problem.schemes[static_cast<std::size_t>(k)]);
   }
-  for (const int k : useful_schemes(own)) {
+  std::vector<int> useful = useful_schemes(own);
+  std::ranges::stable_sort(useful, {}, [&](int k) {
+    const SchemeOption& option = own.schemes[static_cast<std::size_t>(k)];
+    return option.cost.b * option.scheme.devices();
+  });
+  for (const int k : useful) {
     const Scheme& scheme = own.schemes[static_cast<std::size_t>(k)].scheme;
     if (own.devices % scheme.devices() != 0) continue;
     result.emplace_back(static_cast<std::size_t>(own.devices / scheme.devices()), scheme);
+  }
+  return result;
+}
+
+/// Two schemes on a group, one of them for long sequences.
+std::vector<Strategy> mixed_strategies(const Part& part) {
+  std::vector<SchemeOption> own;
+  for (const int k : part.schemes) {
+    own.push_back(part.problem.schemes[static_cast<std::size_t>(k)]);
+  }
+  return mixtures(own, part.problem.devices, part.problem.context / 2);
+}
+
+/// Every combination of one strategy for each group.
+std::vector<Strategy> combined(const std::vector<std::vector<Strategy>>& choices) {
+  std::vector<Strategy> result = {{}};
+  for (const std::vector<Strategy>& choice : choices) {
+    std::vector<Strategy> longer;
+    for (const Strategy& before : result) {
+      for (const Strategy& own : choice) {
+        longer.push_back(before);
+        longer.back().insert(longer.back().end(), own.begin(), own.end());
+      }
+    }
+    result = std::move(longer);
   }
   return result;
 }
@@ -300,18 +333,16 @@ std::vector<Strategy> propose_over_groups(const GroupProblem& problem) {
     }
     add_new(strategies, std::move(strategy));
   }
-  std::vector<Strategy> combined = {{}};
-  for (const Part& part : parts) {
-    std::vector<Strategy> longer;
-    for (const Strategy& before : combined) {
-      for (const Strategy& own : alike(part)) {
-        longer.push_back(before);
-        longer.back().insert(longer.back().end(), own.begin(), own.end());
-      }
-    }
-    combined = std::move(longer);
+  std::vector<std::vector<Strategy>> one_scheme;
+  for (const Part& part : parts) one_scheme.push_back(alike(part));
+  for (Strategy& strategy : combined(one_scheme)) add_new(strategies, std::move(strategy));
+  // Two schemes on one group, one of the cheapest on each other.
+  for (std::size_t mixed = 0; mixed < parts.size(); ++mixed) {
+    std::vector<std::vector<Strategy>> choices = one_scheme;
+    for (auto& choice : choices) choice.resize(std::min(choice.size(), kMostBesideMixture));
+    choices[mixed] = mixed_strategies(parts[mixed]);
+    for (Strategy& strategy : combined(choices)) add_new(strategies, std::move(strategy));
   }
-  for (Strategy& strategy : combined) add_new(strategies, std::move(strategy));
   return strategies;
 }
 

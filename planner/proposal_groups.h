@@ -27,9 +27,10 @@ struct GroupProblem {
 /// one that cannot be served. Intervals name schemes of any group.
 std::vector<GridSolution> solve_groups_grid(const GroupProblem& problem);
 
-/// The strategies of those solutions, for the longest first, and for every group one scheme on all
-/// its devices in all combinations, without duplicates. Devices that a solution leaves over get
-/// further pipelines. Throws InfeasibleError when the context cannot be held.
+/// The strategies of those solutions, for the longest first, then one scheme on all devices of a
+/// group in all combinations of groups, and two schemes on one group beside the cheapest on the
+/// others; without duplicates. Devices that a solution leaves over get further pipelines. Throws
+/// InfeasibleError when the context cannot be held.
 std::vector<Strategy> propose_over_groups(const GroupProblem& problem);
 
 }  // namespace hydraulis

@@ -65,6 +65,17 @@ std::vector<LengthCount> length_histogram(const LengthTrace& trace, std::int64_t
 
 namespace {
 
+/// The published objective charges the constant of a micro-batch to every sequence, as if none were
+/// packed together. Real micro-batches are filled, so a second search spreads it over the tokens of
+/// a full one.
+void spread_constants(std::vector<SchemeOption>& schemes) {
+  for (SchemeOption& option : schemes) {
+    if (option.max_tokens <= 0) continue;
+    option.cost.b += option.cost.c / static_cast<double>(option.max_tokens);
+    option.cost.c = 0;
+  }
+}
+
 /// On unlike nodes: `upto` and `bottleneck` are left out, for sets are thinned by real batches.
 Proposal propose_on_groups(ProposalProblem problem, const ClusterSpec& cluster) {
   const auto start = std::chrono::steady_clock::now();
@@ -76,6 +87,13 @@ Proposal propose_on_groups(ProposalProblem problem, const ClusterSpec& cluster) 
   Proposal proposal;
   proposal.set.optimizer = groups.problem.optimizer;
   proposal.set.strategies = propose_over_groups(groups);
+  spread_constants(groups.problem.schemes);
+  for (Strategy& strategy : propose_over_groups(groups)) {
+    auto& strategies = proposal.set.strategies;
+    if (std::ranges::find(strategies, strategy) == strategies.end()) {
+      strategies.push_back(std::move(strategy));
+    }
+  }
   proposal.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return proposal;
@@ -99,15 +117,8 @@ Proposal propose(const LengthTrace& trace, const CostModel& model, const Proposa
   problem.max_strategies = options.max_strategies;
   if (!model.cluster.groups.empty()) return propose_on_groups(std::move(problem), model.cluster);
   Proposal proposal = propose_strategies(problem);
-  // The published objective charges the constant of a micro-batch to every sequence, as if none
-  // were packed together. Real micro-batches are filled, so a second search spreads it over the
-  // tokens of a full one; the set holds the strategies of both and every iteration picks what suits
-  // it.
-  for (SchemeOption& option : problem.schemes) {
-    if (option.max_tokens <= 0) continue;
-    option.cost.b += option.cost.c / static_cast<double>(option.max_tokens);
-    option.cost.c = 0;
-  }
+  // The set holds the strategies of both searches and every iteration picks what suits it.
+  spread_constants(problem.schemes);
   const Proposal packed = propose_strategies(problem);
   proposal.seconds += packed.seconds;
   for (std::size_t i = 0; i < packed.set.strategies.size(); ++i) {

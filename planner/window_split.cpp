@@ -6,6 +6,7 @@
 #include <set>
 
 #include "planner/bounds.h"
+#include "planner/thin_set.h"
 
 namespace hydraulis {
 namespace {
@@ -16,6 +17,8 @@ using Batches = std::vector<std::vector<Sequence>>;
 constexpr double kWorthMoving = 0.998;
 /// Lengths above which sequences may count as long.
 constexpr std::size_t kMostTiers = 6;
+/// Ways that are assigned to be compared, the best by lower bounds.
+constexpr std::size_t kMostAssigned = 4;
 
 std::uint64_t tokens_of(std::span<const Sequence> sequences) {
   return std::accumulate(sequences.begin(), sequences.end(), std::uint64_t{0},
@@ -72,11 +75,28 @@ Batches gathered(std::span<const std::vector<Sequence>> batches, std::int64_t ti
   return result;
 }
 
-double seconds_of(const Batches& batches, const PreparedStrategies& prepared, double enough) {
+/// A way to deal the sequences, and what it takes by lower bounds.
+struct Way {
+  Batches batches;
+  double least = 0;
+};
+
+double least_seconds_of(const Batches& batches, const PreparedStrategies& prepared) {
   double seconds = 0;
   for (const auto& batch : batches) {
-    if (seconds >= enough) break;
     if (!batch.empty()) seconds += least_seconds(batch, prepared);
+  }
+  return seconds;
+}
+
+/// What a way takes when every batch is assigned, with little search.
+double assigned_seconds(const Batches& batches, const PreparedStrategies& quick) {
+  double seconds = 0;
+  for (const auto& batch : batches) {
+    if (batch.empty()) continue;
+    const BatchPlan plan = assign(batch, quick);
+    seconds +=
+        plan.makespan_seconds + quick.traffic_seconds[static_cast<std::size_t>(plan.strategy)];
   }
   return seconds;
 }
@@ -96,23 +116,33 @@ double least_seconds(std::span<const Sequence> sequences, const PreparedStrategi
 
 std::vector<std::vector<Sequence>> deal_anew(std::span<const std::vector<Sequence>> batches,
                                              const PreparedStrategies& prepared) {
-  Batches best(batches.begin(), batches.end());
-  if (batches.size() < 2) return best;
+  const Batches drawn(batches.begin(), batches.end());
+  if (batches.size() < 2) return drawn;
   std::uint64_t budget = 0;
   for (const auto& batch : batches) budget = std::max(budget, tokens_of(batch));
-  double least = kWorthMoving * seconds_of(best, prepared, std::numeric_limits<double>::infinity());
+  std::vector<Way> ways;
   for (const std::int64_t tier : tiers(prepared)) {
-    for (std::size_t few = 1; few < batches.size(); few += (few + 1) / 2) {
+    for (std::size_t few = 1; few <= batches.size(); ++few) {
       Batches dealt = gathered(batches, tier, few, budget);
       if (dealt.empty()) continue;
-      const double seconds = seconds_of(dealt, prepared, least);
-      if (seconds < least) {
-        least = seconds;
-        best = std::move(dealt);
-      }
+      const double least = least_seconds_of(dealt, prepared);
+      ways.push_back({std::move(dealt), least});
     }
   }
-  return best;
+  std::ranges::stable_sort(ways, {}, &Way::least);
+  if (ways.size() > kMostAssigned) ways.resize(kMostAssigned);
+  PreparedStrategies quick = prepared;
+  quick.options = without_local_search(prepared.options);
+  double least = kWorthMoving * assigned_seconds(drawn, quick);
+  const Batches* best = &drawn;
+  for (const Way& way : ways) {
+    if (way.least >= least) break;
+    const double seconds = assigned_seconds(way.batches, quick);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = &way.batches;
+  }
+  return *best;
 }
 
 }  // namespace hydraulis

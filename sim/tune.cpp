@@ -444,6 +444,8 @@ void check(const TuneProblem& problem, const TuneOptions& options) {
     if (!fine) throw InputError("tune: {}", what);
   };
   require(problem.trace != nullptr, "a trace is needed");
+  require(problem.model.cluster.groups.empty(),
+          "clusters with groups of unlike nodes are planned by `plan` alone");
   require(!problem.tokens_per_batch.empty(), "a token budget per batch is needed");
   require(!problem.start.set.strategies.empty(), "the starting plan has no strategies");
   require(options.search_iterations >= 1, "at least one iteration to search on is needed");

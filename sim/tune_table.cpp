@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "planner/bounds.h"
-#include "planner/parameter_traffic.h"
 #include "planner/thin_set.h"
 #include "sim/parallel.h"
 
@@ -25,8 +24,7 @@ constexpr double kNotLookedAt = 2;
 void add_to(PreparedStrategies& prepared, const Strategy& strategy, const CostModel& model) {
   prepared.strategies.push_back(strategy);
   prepared.pipelines.push_back(make_pipeline_costs(model, strategy, prepared.options.max_tokens));
-  prepared.traffic_seconds.push_back(
-      prepared.options.count_parameter_traffic ? parameter_traffic_seconds(strategy, model) : 0.0);
+  prepared.traffic_seconds.push_back(counted_traffic_seconds(strategy, model, prepared.options));
 }
 
 /// Highest memory of any device in an iteration: the replay's mark under the composed model, the

@@ -1,5 +1,5 @@
-// Planning 32B from 8 to 4,096 A800, 1,600 tokens a device (1.6 million on 1,024), 32K context, on
-// one core:
+// Planning 32B on 32 (fewer do not hold it) to 4,096 A800, 1,600 tokens a device (1.6 million on
+// 1,024), 32K context, on one core:
 //   bench_planner_scale --benchmark_counters_tabular=true
 // propose: the dynamic program at steps of 128 tokens and one device. plan: what `hydraulis plan`
 // does, trying the strategies on sampled batches included. assign: one batch, mean of 20;
@@ -107,7 +107,7 @@ void assign_case(benchmark::State& state) {
 }
 
 void devices(benchmark::internal::Benchmark* cases) {
-  for (const int count : {16, 64, 256, 1024, 4096}) cases->Arg(count);
+  for (const int count : {32, 64, 256, 1024, 4096}) cases->Arg(count);
   cases->Unit(benchmark::kMillisecond);
 }
 
