@@ -7,6 +7,7 @@
 #include <set>
 
 #include "costmodel/compose.h"
+#include "costmodel/host_states.h"
 
 namespace hydraulis {
 namespace {
@@ -178,6 +179,10 @@ class Sources {
 
   void optimizer_step() {
     const ClusterSpec& cluster = model_.cluster;
+    if (model_.states == OptimizerStates::host) {
+      add("optimizer step", kind_of_origin(cluster.origin), host_step_text(cluster));
+      return;
+    }
     const auto& operators = model_.profile.operators;
     const bool measured =
         operators && std::ranges::any_of(operators->profile.kernels, [](const KernelSample& s) {

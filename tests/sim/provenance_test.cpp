@@ -5,6 +5,7 @@
 
 #include "costmodel/build_cost_model.h"
 #include "costmodel/compose.h"
+#include "costmodel/host_states.h"
 #include "costmodel/nccl_tests.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/costmodel/synthetic_machine.h"
@@ -84,6 +85,17 @@ TEST(Provenance, CollectivesOfALibraryAreAPriorWhereItKnowsTheDevices) {
   const auto lines = kinds(sources_of(other, &options));
   EXPECT_THAT(lines, Contains("gradient reductions: stated"));
   EXPECT_THAT(lines, Contains("optimizer step: stated"));
+}
+
+TEST(Provenance, StatesInHostMemoryStepByTheHostsFigures) {
+  CostModel model = model_on("a800-64");
+  model.states = OptimizerStates::host;
+  const CostingOptions links;
+  const auto sources = sources_of(model, &links);
+  const auto step = std::ranges::find(sources, "optimizer step", &Source::what);
+  ASSERT_NE(step, sources.end());
+  EXPECT_EQ(step->kind, SourceKind::data_sheet);
+  EXPECT_EQ(step->detail, host_step_text(model.cluster));
 }
 
 TEST(Provenance, WithoutCommunicationNothingIsSaidOfTheNetwork) {
