@@ -244,7 +244,8 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
     const auto other = best_homogeneous_optimizer(result.model, options, sample);
     if (other && std::tie(other->dp, other->tp, other->pp) !=
                      std::tie(optimizer.dp, optimizer.tp, optimizer.pp)) {
-      CostModel model_there = make_cost_model(model, cluster, profile, memory, *other);
+      CostModel model_there =
+          make_cost_model(model, cluster, profile, memory, *other, request.optimizer_states);
       std::vector<SchemeOption> schemes = scheme_options(model_there, request.max_tokens);
       ProposedSet there = propose_set(*trace, model_there, schemes, options, sample, wide);
       there.seconds += proposal.seconds;
