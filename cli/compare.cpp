@@ -124,7 +124,10 @@ void run(Options& options, const CLI::App& command) {
     ResultRun result = asked_for(name, plan, options);
     try {
       SimulatedRun run = run_policy(name, setup, batches, how);
-      runs.push_back({name, run.result.summary, run.remark, run.strategies});
+      PolicyRun shown{name, run.result.summary, run.remark, run.strategies};
+      shown.planning_seconds = run.planning_seconds;
+      shown.most_planning_seconds = run.most_planning_seconds;
+      runs.push_back(std::move(shown));
       if (!options.results.empty()) {
         result = result_run(std::move(result), std::move(run), options, how.iteration,
                             plan.plan.profile);
@@ -162,8 +165,8 @@ void add_compare_command(CLI::App& app) {
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
                          Has::iterations | Has::policies | Has::communication | Has::schedule |
-                         Has::rates | Has::switching | Has::seed | Has::threads | Has::format |
-                         Has::output | Has::verbose | Has::megatron);
+                         Has::overlap | Has::rates | Has::switching | Has::seed | Has::threads |
+                         Has::format | Has::output | Has::verbose | Has::megatron);
   defaults_from_plan(*command, false);
   add_faults_options(*command, options->faults);
   CLI::Option* results =

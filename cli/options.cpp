@@ -192,6 +192,14 @@ void add_common_options(CLI::App& command, CommonOptions& options, Has which) {
         },
         "of pipelines: 1f1b, gpipe, interleaved:N, zb-h1, zb or unequal [the plan's, or 1f1b]");
   }
+  if (has(Has::overlap)) {
+    command
+        .add_option_function<std::string>(
+            "--overlap", [&options](const std::string& text) { options.overlap = text == "on"; },
+            "parameters arrive and gradients leave layer by layer beside the computation (on), or "
+            "all of them before and after it (off), as train's programs have it [off]")
+        ->check(CLI::IsMember({"on", "off"}));
+  }
   if (has(Has::switching)) {
     constexpr double kMostSwitch = 1e6;
     command

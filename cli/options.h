@@ -33,8 +33,9 @@ struct CommonOptions {
   std::vector<std::string> policies;  ///< as named, in order
   bool no_communication = false;
   NetworkUse network = NetworkUse::automatic;
-  std::string schedule;                            ///< of pipelines; empty: the plan's
   std::optional<CollectiveAlgorithm> collectives;  ///< none: bytes over the links as they are
+  std::string schedule;                            ///< of pipelines; empty: the plan's
+  bool overlap = false;              ///< parameters and gradients move beside the computation
   double switch_seconds = 0;         ///< what changing the strategy between iterations takes
   double price_per_device_hour = 0;  ///< 0: not given
   double watts_per_device = 0;       ///< 0: the data sheet's
@@ -64,6 +65,7 @@ enum class Has : unsigned {
   verbose = 1u << 12,       ///< --verbose
   schedule = 1u << 13,      ///< --schedule
   rates = 1u << 14,         ///< --price-per-device-hour --watts-per-device
+  overlap = 1u << 15,       ///< --overlap
   switching = 1u << 20,     ///< --switch-seconds
   megatron = 1u << 21,      ///< --megatron
 };

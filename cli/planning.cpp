@@ -122,6 +122,7 @@ PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
 }
 
 void use_schedule(const CommonOptions& options, IterationOptions& iteration) {
+  iteration.overlap = options.overlap ? Overlap::on : Overlap::off;
   if (options.schedule.empty()) return;
   iteration.lowering = parse_schedule(options.schedule, "--schedule");
   iteration.order_for_schedule = iteration.lowering.schedule != Schedule::one_f_one_b;

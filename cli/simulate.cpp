@@ -110,9 +110,9 @@ void add_simulate_command(CLI::App& app) {
                       "plan file made by `hydraulis plan` [proposed from the trace]");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::iterations | Has::communication | Has::schedule | Has::rates |
-                         Has::switching | Has::seed | Has::threads | Has::format | Has::output |
-                         Has::verbose | Has::megatron);
+                         Has::iterations | Has::communication | Has::schedule | Has::overlap |
+                         Has::rates | Has::switching | Has::seed | Has::threads | Has::format |
+                         Has::output | Has::verbose | Has::megatron);
   defaults_from_plan(*command, false);
   std::string names;
   for (const PolicyInfo& policy : policies()) {

@@ -11,6 +11,10 @@ list() {
   cat <<'NAMES'
 case-study            systems side by side: 32B, 64 A800, web and CommonCrawl lengths     README.md
 published-strategies  the same with the seven published strategies, computation alone     README.md
+published             7B, 13B, 32B on 16 to 64 devices, four contexts, six systems     docs/experiments.md
+published-ablation    the case study step by step: padding to heterogeneous strategies  docs/experiments.md
+published-scale       time to plan on 8 to 1,024 devices                                docs/experiments.md
+flexsp                FlexSP's main table, theirs beside ours                           docs/policies.md
 network               sweep: the case study on half, as and twice the assumed bandwidth   README.md
 sharing               sweep: policies on networks that transfers share                     docs/simulator.md
 capacity              sweep: 13B on 16 to 64 A800, four networks                          notebooks
@@ -96,6 +100,20 @@ case $name in
     "$hydraulis" plan --context 32768 --strategies "$published" -o "$out/plan.json" >"$out/plan.txt"
     compare "$out" --policies static-pack,hydraulis-static,hydraulis --plan "$out/plan.json" \
       --trace wikipedia --tokens-per-batch 200000 --over-context truncate --no-communication
+    ;;
+  published | published-ablation | published-scale)
+    part=${name#published}
+    part=${part#-}
+    options=(--iterations $iterations)
+    [ $small = no ] || options=(--iterations 2 --small)
+    python3 experiments/published/run.py "${part:-grid}" --hydraulis "$hydraulis" \
+      --out "$out" "${options[@]}"
+    ;;
+  flexsp)
+    options=()
+    [ $small = no ] || options=(--iterations 2 --small)
+    python3 experiments/flexsp/table.py --hydraulis "$hydraulis" "${options[@]}" |
+      tee "$out/table.md"
     ;;
   network | sharing | capacity) sweep "experiments/sweeps/$name.json" ;;
   tuning)

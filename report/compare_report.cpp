@@ -120,7 +120,11 @@ Report compare_report(const std::vector<PolicyRun>& runs, const CompareContext& 
     policy["losses"] = losses_json(runs[i].summary.losses);
     policy["unused_devices"] = unused.empty() ? 0 : *std::max_element(unused.begin(), unused.end());
     policy["remark"] = runs[i].remark;
-    if (!context.reproducible) policy["wall_seconds"] = runs[i].summary.wall_seconds;
+    if (!context.reproducible) {
+      policy["wall_seconds"] = runs[i].summary.wall_seconds;
+      policy["planning_ms"] = runs[i].planning_seconds * kMilliseconds;
+      policy["most_planning_ms"] = runs[i].most_planning_seconds * kMilliseconds;
+    }
   }
   if (reference != runs.end()) json["speedup_against"] = reference->name;
   json["devices"] = context.devices;

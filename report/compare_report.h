@@ -18,6 +18,8 @@ struct PolicyRun {
   std::string remark;
   std::vector<Strategy> strategies = {};  ///< that it chooses from
   std::string infeasible = {};            ///< why there is no result: what does not fit, what would
+  double planning_seconds = 0;            ///< measured, of an iteration in the mean
+  double most_planning_seconds = 0;       ///< of the iteration that took longest
 };
 
 struct CompareContext {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/program/pass_piece.h"
 #include "sim/graph.h"
 
 namespace hydraulis::detail {
@@ -66,6 +67,8 @@ void account_live(const Stage& stage, const std::vector<std::uint64_t>& tokens,
     const bool begins = instruction.op == Op::forward;
     const bool ends = instruction.op == last || instruction.op == Op::backward;
     if (!begins && !ends) continue;
+    // A pass in pieces holds its run's activations from its first piece to the last.
+    if (ends && !piece_of(stage, instruction).starts_run) continue;
     const auto batch = static_cast<std::size_t>(instruction.micro_batch);
     char& state = alive[batch * chunks + static_cast<std::size_t>(instruction.chunk)];
     if (begins == (state != 0)) continue;

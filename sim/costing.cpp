@@ -8,9 +8,12 @@
 
 #include "base/error.h"
 #include "costmodel/compose.h"
+#include "planner/program/overlap_cost.h"
+#include "planner/program/pass_piece.h"
 #include "costmodel/host_states.h"
 #include "planner/schedule_work.h"
 #include "sim/communication_cost.h"
+#include "sim/overlap_slowdown.h"
 
 namespace hydraulis {
 namespace {
@@ -169,7 +172,12 @@ class Coster {
       throw InputError("pipeline {}: {} on run {} of a stage's layers; expected one in [0, {})",
                        stage.pipeline, to_string(instruction.op), chunk, costs_.size());
     }
-    return costs_[chunk].of(sizes[index].sum_squares, sizes[index].tokens);
+    PassSeconds seconds = costs_[chunk].of(sizes[index].sum_squares, sizes[index].tokens);
+    const double share = piece_of(stage, instruction).share;
+    for (double* part : {&seconds.forward, &seconds.backward_input, &seconds.backward_weight}) {
+      *part *= share;
+    }
+    return seconds;
   }
 
   double moved(const Stage& stage, const Instruction& instruction) const {
@@ -178,12 +186,16 @@ class Coster {
     const bool crosses = instruction.inter_node_bytes > 0;
     if (model_.profile.operators) return measured(instruction);
     const LinkSpec& far = crosses ? cluster.inter_node : cluster.intra_node;
+    const ExchangeShare share =
+        instruction.op == Op::all_to_all ? exchange_share(cluster) : ExchangeShare{};
     double seconds = options_.latency_scale * far.latency_seconds * instruction.transfers;
     seconds += static_cast<double>(instruction.intra_node_bytes) /
-               (options_.bandwidth_scale * cluster.intra_node.bandwidth_bytes_per_second);
+               (options_.bandwidth_scale * share.inside *
+                cluster.intra_node.bandwidth_bytes_per_second);
     if (crosses) {
       seconds += static_cast<double>(instruction.inter_node_bytes) /
-                 (options_.bandwidth_scale * cluster.inter_node.bandwidth_bytes_per_second);
+                 (options_.bandwidth_scale * share.between *
+                  cluster.inter_node.bandwidth_bytes_per_second);
     }
     return seconds;
   }
@@ -247,6 +259,7 @@ Durations instruction_durations(const Program& program, const CostModel& model,
   Coster coster(program, model, options);
   Durations durations;
   for (const Stage& stage : program.stages) durations.seconds.push_back(coster.stage(stage));
+  if (!options.no_communication) detail::slow_overlapped(program, model.cluster, durations);
   return durations;
 }
 
@@ -320,6 +333,12 @@ std::vector<std::string> costing_assumptions(const CostModel& model,
         "contention");
   }
   if (options.collectives) lines.push_back(detail::collectives_text(model, options));
+  if (overlap_slowdown(model.cluster) > 0) {
+    lines.push_back(fmt::format(
+        "overlap: computation beside gathers and reductions takes {:.3g} times as long (arXiv "
+        "2507.03114)",
+        1 + overlap_slowdown(model.cluster)));
+  }
   const auto link = [&](const char* name, const LinkSpec& spec) {
     return fmt::format("{} {:.4g} GB/s and {:.3g} us", name,
                        options.bandwidth_scale * spec.bandwidth_bytes_per_second / 1e9,

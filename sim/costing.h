@@ -40,7 +40,8 @@ inline constexpr double kOptimizerBytesPerParameter = 4 * 4 + 3 * 4 + 2;
 ///   - forward: the profile's forward where it tells it from the backward, else kForwardShare of
 ///     the stage's time for the micro-batch (padding counts in its linear part), backward: the
 ///     rest; backward_weight: what the forward's products take, as PassCost has it, backward_input:
-///     the rest of the backward; recompute: as the forward;
+///     the rest of the backward; recompute: as the forward; a piece of a pass (PassPiece) its share
+///     of the whole by layers, so that pieces take what the whole takes;
 ///   - send, receive: latency + bytes / bandwidth of the link; nothing when the profile says that
 ///     its times contain them;
 ///   - gather_parameters, reduce_gradients, all_to_all: latency · messages of the busiest device +

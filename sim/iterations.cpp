@@ -172,7 +172,8 @@ SimulatedIteration simulate_program(Program program, const CostModel& model,
 SimulatedIteration simulate_iteration(const BatchPlan& plan, const CostModel& model,
                                       const IterationOptions& options, std::uint64_t number) {
   const auto run = [&](const BatchPlan& as_run) {
-    return simulate_program(lower(as_run, model, options.lowering), model, options, number);
+    return simulate_program(lower(as_run, model, options.lowering, options.overlap), model, options,
+                            number);
   };
   SimulatedIteration iteration;
   if (options.order_for_schedule) {

@@ -19,6 +19,7 @@ struct IterationOptions {
   CostingOptions costing;
   Variance variance;  ///< jitter, stragglers and slow links; none by default
   LowerOptions lowering;
+  Overlap overlap = Overlap::off;
   /// Put plans under the schedule of `lowering` first (put_under_schedule), which chooses the order
   /// of their micro-batches; off, they run as they stand.
   bool order_for_schedule = false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/program/pass_piece.h"
+
 namespace hydraulis {
 namespace {
 
@@ -26,7 +28,8 @@ std::vector<Change> changes_of(const Program& program, const Replay& replay, std
     if (!comes && !goes) continue;
     const MicroBatch& batch = pipeline.micro_batches[instruction.micro_batch];
     const LayerRange range = layers_of(stage, instruction.chunk);
-    const double share = chunks_of(stage) == 1 ? 1 : (range.end - range.begin) / layers;
+    const double run = chunks_of(stage) == 1 ? 1 : (range.end - range.begin) / layers;
+    const double share = run * piece_of(stage, instruction).share;
     const double tokens = share * static_cast<double>(batch.tokens() + batch.padding);
     changes.push_back(comes ? Change{replay.spans[index][i].start, tokens}
                             : Change{replay.spans[index][i].end, -tokens});

@@ -83,7 +83,14 @@ SimulatedRun run_policy(const std::string& policy, const PolicySetup& setup, con
     const std::uint64_t count =
         std::min(iterations_at_once(options.iteration.threads), run.iterations - first);
     plans.clear();
-    for (std::uint64_t i = 0; i < count; ++i) plans.push_back(planner->plan(window.next()));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::span<const Batch> batches = window.next();
+      const auto asked = std::chrono::steady_clock::now();
+      plans.push_back(planner->plan(batches));
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - asked;
+      simulated.planning_seconds += took.count() / static_cast<double>(run.iterations);
+      simulated.most_planning_seconds = std::max(simulated.most_planning_seconds, took.count());
+    }
     const auto begin = std::chrono::steady_clock::now();
     for (IterationResult& iteration :
          simulate_part(plans, simulated.model, options.iteration, first)) {

@@ -38,6 +38,8 @@ struct SimulatedRun {
   CostModel model;
   std::string remark;
   std::optional<BatchPlan> kept_plan;
+  double planning_seconds = 0;       ///< measured, of an iteration in the mean
+  double most_planning_seconds = 0;  ///< of the iteration that took longest to plan
 };
 
 /// Plans and simulates a run with the named policy, some iterations at a time, so that memory does

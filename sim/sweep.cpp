@@ -81,6 +81,7 @@ ResultRun simulate_point(const SweepSystem& system, const Sweep& sweep, Caches& 
   how.iteration.threads = threads;
   how.iteration.costing = system.costing;
   how.iteration.variance = system.variance;
+  how.iteration.overlap = system.overlap;
   how.keep_plan = system.keep_iteration;
   SimulatedRun simulated = run_policy(system.policy, setup, batches, how);
   ResultRun run;

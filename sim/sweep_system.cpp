@@ -247,6 +247,7 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   system.costing.no_communication = fields.boolean_or("no_communication", false);
   system.costing.network =
       parse_network_use(fields.text_or("network", "auto"), fields.name("network"));
+  system.overlap = fields.boolean_or("overlap", false) ? Overlap::on : Overlap::off;
   system.costing.collectives =
       parse_collectives(fields.text_or("collectives", "links"), fields.name("collectives"));
   system.costing.bandwidth_scale = fields.number_or("bandwidth_scale", 1);
@@ -284,6 +285,7 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   settings["iterations"] = system.iterations;
   settings["no_communication"] = system.costing.no_communication;
   settings["network"] = to_string(system.costing.network);
+  settings["overlap"] = system.overlap == Overlap::on;
   settings["collectives"] = collectives_name(system.costing.collectives);
   settings["bandwidth_scale"] = system.costing.bandwidth_scale;
   settings["latency_scale"] = system.costing.latency_scale;

@@ -22,6 +22,7 @@ struct SweepSystem {
   std::uint64_t iterations = 0;
   CostingOptions costing;
   Variance variance;
+  Overlap overlap = Overlap::off;
   std::optional<std::uint64_t> keep_iteration;
   /// Everything above as JSON: equal settings, equal results.
   Json settings;

@@ -22,6 +22,9 @@ std::unique_ptr<Policy> make_hydraulis_static(const PolicySetup& setup);
 /// The best homogeneous layout, sequences packed to the context length and dealt round robin: what
 /// a Megatron-LM user does today.
 std::unique_ptr<Policy> make_static_pack(const PolicySetup& setup);
+/// The same with sequences dispatched to the pipelines by their time before each packs its own: the
+/// published ablation's step between packing and the two-stage assignment.
+std::unique_ptr<Policy> make_static_dispatch(const PolicySetup& setup);
 /// The best homogeneous layout, sequences of like length padded to the longest of their
 /// micro-batch.
 std::unique_ptr<Policy> make_static_pad(const PolicySetup& setup);

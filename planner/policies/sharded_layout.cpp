@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "costmodel/derived_schemes.h"
 #include "planner/program/collectives.h"
+#include "planner/program/overlap_cost.h"
 
 namespace hydraulis {
 namespace {
@@ -39,9 +40,13 @@ StageCost exchange_cost(const CostModel& model, int cp) {
                        (spec.heads + static_cast<double>(spec.kv_heads)) / 2 * kElementBytes;
   ReshardSummary traffic =
       all_to_all_traffic(bytes, devices, model.cluster.devices_per_node, 4 * spec.layers);
-  const double both = traffic_seconds(traffic, model.cluster);
+  const ExchangeShare share = exchange_share(model.cluster);
+  ClusterSpec reached = model.cluster;
+  reached.intra_node.bandwidth_bytes_per_second *= share.inside;
+  reached.inter_node.bandwidth_bytes_per_second *= share.between;
+  const double both = traffic_seconds(traffic, reached);
   traffic.messages = 0;
-  const double moved = traffic_seconds(traffic, model.cluster);
+  const double moved = traffic_seconds(traffic, reached);
   return {0, moved / kTokens, both - moved};
 }
 
@@ -123,12 +128,16 @@ ShardedStep sharded_step(const CostModel& model, bool traffic) {
   step.beside_backward =
       gather_seconds(model, kEmbeddingLayer, layers - 1) + gather_seconds(model, 1, layers + 1);
   step.last_reduction = step.first_gather;
+  step.slowdown = overlap_slowdown(model.cluster);
   return step;
 }
 
 double step_seconds(const ShardedStep& step, double forward, double backward) {
-  return step.first_gather + std::max(forward, step.other_gathers) + step.first_backward_gather +
-         std::max(backward, step.beside_backward) + step.last_reduction;
+  const auto beside = [&](double compute, double traffic) {
+    return std::max(slowed(compute, traffic, step.slowdown), traffic);
+  };
+  return step.first_gather + beside(forward, step.other_gathers) + step.first_backward_gather +
+         beside(backward, step.beside_backward) + step.last_reduction;
 }
 
 std::vector<int> context_degrees(const CostModel& model, ContextExchange exchange) {

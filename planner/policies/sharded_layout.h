@@ -22,6 +22,7 @@ struct ShardedStep {
   double first_backward_gather = 0;
   double beside_backward = 0;  ///< other gathers and all but the last reduction
   double last_reduction = 0;
+  double slowdown = 0;  ///< of computation beside traffic (overlap_slowdown)
 };
 
 /// Times of a sharded_model(): `traffic` false leaves out everything that moves, as

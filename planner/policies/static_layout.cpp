@@ -43,26 +43,57 @@ std::unique_ptr<Policy> make_hydraulis_static(const PolicySetup& setup) {
       });
 }
 
+namespace {
+
+/// Shapes are static: every pack is padded to the full length.
+std::vector<MicroBatch> full_packs(std::span<const Sequence> sequences,
+                                   const PipelineCost& pipeline, std::int64_t length) {
+  const std::int64_t capacity = pipeline.padded(length);
+  std::vector<std::int64_t> sizes;
+  for (const Sequence& sequence : sequences) sizes.push_back(pipeline.padded(sequence.length));
+  std::vector<MicroBatch> micro_batches;
+  for (const auto& bin : pack_fewest_bins(sizes, capacity)) {
+    MicroBatch& micro_batch = micro_batches.emplace_back();
+    for (const int item : bin) {
+      micro_batch.sequence_ids.push_back(sequences[item].id);
+      micro_batch.lengths.push_back(sequences[item].length);
+    }
+    micro_batch.padding = static_cast<std::uint64_t>(capacity) - micro_batch.tokens();
+  }
+  return micro_batches;
+}
+
+}  // namespace
+
 std::unique_ptr<Policy> make_static_pack(const PolicySetup& setup) {
   const std::int64_t pack = setup.context;
   return std::make_unique<StaticLayout>(
       setup, [pack](std::span<const Sequence> sequences, const HomogeneousLayout& layout) {
         const PipelineCost& pipeline = layout.prepared.pipelines.front().front();
-        const std::int64_t capacity = pipeline.padded(pack);
-        std::vector<std::int64_t> sizes;
-        for (const Sequence& sequence : sequences)
-          sizes.push_back(pipeline.padded(sequence.length));
-        std::vector<MicroBatch> micro_batches;
-        for (const auto& bin : pack_fewest_bins(sizes, capacity)) {
-          MicroBatch& micro_batch = micro_batches.emplace_back();
-          for (const int item : bin) {
-            micro_batch.sequence_ids.push_back(sequences[item].id);
-            micro_batch.lengths.push_back(sequences[item].length);
+        return deal_round_robin(full_packs(sequences, pipeline, pack), sequences, layout);
+      });
+}
+
+std::unique_ptr<Policy> make_static_dispatch(const PolicySetup& setup) {
+  const std::int64_t pack = setup.context;
+  return std::make_unique<StaticLayout>(
+      setup, [pack](std::span<const Sequence> sequences, const HomogeneousLayout& layout) {
+        BatchPlan plan = assign(sequences, layout.prepared);
+        const auto& pipelines = layout.prepared.pipelines.front();
+        plan.makespan_seconds = 0;
+        for (std::size_t k = 0; k < pipelines.size(); ++k) {
+          PipelinePlan& pipeline = plan.pipelines[k];
+          std::vector<Sequence> dealt;
+          for (const MicroBatch& micro_batch : pipeline.micro_batches) {
+            for (std::size_t i = 0; i < micro_batch.lengths.size(); ++i) {
+              dealt.push_back({micro_batch.sequence_ids[i], micro_batch.lengths[i]});
+            }
           }
-          // Shapes are static: every pack is padded to the full length.
-          micro_batch.padding = static_cast<std::uint64_t>(capacity) - micro_batch.tokens();
+          pipeline.micro_batches = full_packs(dealt, pipelines[k], pack);
+          pipeline.time_seconds = pipeline_makespan(pipelines[k], pipeline.micro_batches);
+          plan.makespan_seconds = std::max(plan.makespan_seconds, pipeline.time_seconds);
         }
-        return deal_round_robin(std::move(micro_batches), sequences, layout);
+        return plan;
       });
 }
 

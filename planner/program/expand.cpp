@@ -1,6 +1,7 @@
 #include "planner/program/expand.h"
 
 #include "base/error.h"
+#include "planner/program/pass_piece.h"
 #include "planner/program/reshard.h"
 
 namespace hydraulis {
@@ -21,12 +22,12 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by
 class Expansion {
  public:
   Expansion(const Program& program, const ModelSpec& model, int stage, int chunk,
-            const MicroBatch& batch)
+            const PassPiece& piece, const MicroBatch& batch)
       : model_(model),
         stage_(program.stages[stage]),
-        layers_(layers_of(stage_, chunk)),
-        has_embedding_(stage_.has_embedding && chunk == 0),
-        has_head_(stage_.has_head && chunk + 1 == chunks_of(stage_)),
+        layers_(piece.layers),
+        has_embedding_(stage_.has_embedding && chunk == 0 && piece.starts_run),
+        has_head_(stage_.has_head && chunk + 1 == chunks_of(stage_) && piece.ends_run),
         scheme_(program.pipelines[stage_.pipeline].scheme),
         batch_(batch),
         tokens_(divide_up(static_cast<std::int64_t>(batch.tokens() + batch.padding), scheme_.cp)),
@@ -291,7 +292,8 @@ std::vector<Operation> expand(const Program& program, const ModelSpec& model, in
     throw InputError("expand: instruction {} of stage {} names run {} of its layers, it has {}",
                      instruction, stage, what.chunk, chunks_of(program.stages[stage]));
   }
-  Expansion expansion(program, model, stage, what.chunk, pipeline.micro_batches[what.micro_batch]);
+  Expansion expansion(program, model, stage, what.chunk, piece_of(program.stages[stage], what),
+                      pipeline.micro_batches[what.micro_batch]);
   if (what.op == Op::forward) {
     expansion.forward_stage();
   } else if (what.op == Op::recompute) {

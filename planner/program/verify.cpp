@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "planner/program/pass_piece.h"
 
 namespace hydraulis {
 
@@ -63,6 +64,8 @@ Alive most_alive(const PipelineProgram& pipeline, const Stage& stage) {
     const bool opens = instruction.op == Op::forward;
     const bool closes = instruction.op == Op::backward || instruction.op == Op::backward_weight;
     if (!opens && !closes) continue;
+    // A pass in pieces holds its run from its first piece on (forwards ascend) to its last.
+    if (!piece_of(stage, instruction).starts_run) continue;
     const LayerRange range = layers_of(stage, instruction.chunk);
     const double tokens = tokens_of(pipeline.micro_batches[instruction.micro_batch]) *
                           ((range.end - range.begin) / layers);

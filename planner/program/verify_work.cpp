@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "planner/program/pass_piece.h"
 #include "planner/program/verify.h"
 
 namespace hydraulis::detail {
@@ -94,6 +95,48 @@ class StageWork {
     return -1;
   }
 
+  /// First and last instruction of a pass, which are one unless it is in pieces.
+  struct Ends {
+    int first = -1;
+    int last = -1;
+  };
+
+  /// A pass that goes through every layer of its run once, in order; no ends after saying what is
+  /// wrong.
+  Ends pass(Op op, int micro_batch) {
+    const std::vector<int>& found = all(op, micro_batch);
+    if (found.size() < 2) {
+      const int one = only(op, micro_batch);
+      if (one < 0 || covers(op, found)) return {one, one};
+    } else if (covers(op, found)) {
+      for (std::size_t i = 1; i < found.size(); ++i) expect_after(found[i], found[i - 1]);
+      return {found.front(), found.back()};
+    }
+    const auto whole = [&](int i) { return piece_of(stage_, stage_.instructions[i]).share >= 1; };
+    if (std::any_of(found.begin(), found.end(), whole)) {
+      only(op, micro_batch);
+    } else {
+      const LayerRange run = layers_of(stage_, chunk_);
+      problems_.add(fmt::format(
+          "work: stage {}: the pieces of {} of micro-batch {} do not go through layers {} to {} "
+          "once, in order",
+          index_, to_string(op), micro_batch, run.begin, run.end - 1));
+    }
+    return {};
+  }
+
+  bool covers(Op op, const std::vector<int>& pieces) const {
+    const LayerRange run = layers_of(stage_, chunk_);
+    const bool ascends = op == Op::forward;
+    int next = ascends ? run.begin : run.end;
+    for (const int i : pieces) {
+      const LayerRange layers = piece_of(stage_, stage_.instructions[i]).layers;
+      if ((ascends ? layers.begin : layers.end) != next) return false;
+      next = ascends ? layers.end : layers.begin;
+    }
+    return next == (ascends ? run.end : run.begin);
+  }
+
   void expect_after(int later, int earlier) {
     if (later < 0 || earlier < 0 || order_.waits(later, earlier)) return;
     problems_.add(fmt::format("work: {} does not wait for {}", describe(program_, index_, later),
@@ -103,27 +146,28 @@ class StageWork {
   void check_micro_batch(int m, int stages) {
     const bool first = stage_.index == 0 && chunk_ == 0;
     const bool last = stage_.index + 1 == stages && chunk_ + 1 == chunks_of(stage_);
-    const int forward = only(Op::forward, m);
+    const Ends forward = pass(Op::forward, m);
     const bool in_parts =
         !all(Op::backward_input, m).empty() || !all(Op::backward_weight, m).empty();
     if (in_parts && !all(Op::backward, m).empty()) {
       problems_.add(fmt::format(
           "work: stage {} runs the backward of micro-batch {} whole and in parts", index_, m));
     }
-    const int backward = only(in_parts ? Op::backward_input : Op::backward, m);
-    expect_after(backward, forward);
-    if (in_parts) expect_after(only(Op::backward_weight, m), backward);
+    const Ends backward = pass(in_parts ? Op::backward_input : Op::backward, m);
+    expect_after(backward.first, forward.last);
+    if (in_parts) expect_after(pass(Op::backward_weight, m).first, backward.last);
     if (!first) {
-      expect_after(forward, only(Op::receive_activation, m));
-      expect_after(only(Op::send_gradient, m), backward);
+      expect_after(forward.first, only(Op::receive_activation, m));
+      expect_after(only(Op::send_gradient, m), backward.last);
     }
     if (!last) {
-      expect_after(only(Op::send_activation, m), forward);
-      expect_after(backward, only(Op::receive_gradient, m));
+      expect_after(only(Op::send_activation, m), forward.last);
+      expect_after(backward.first, only(Op::receive_gradient, m));
     }
   }
 
-  /// Parameters before the first forward, reduction after the last backward, then norm and step.
+  /// A layer's parameters before its first forward, its reduction after its last backward, then
+  /// norm and step.
   void check_ends() {
     const int norm = only(Op::gradient_norm, -1);
     const int phase = program_.pipelines[stage_.pipeline].phase;
@@ -168,9 +212,44 @@ class StageWork {
       problems_.add(fmt::format("work: stage {} of phase {} meets the others only {} times before",
                                 index_, phase, barriers.size()));
     }
-    // Later forwards (or reductions) of the same stream follow the first one.
-    expect_all_before(first_of_each_stream(forwards), gathers);
-    expect_all_before(first_of_each_stream(reduces), backwards);
+    std::vector<LayerRange> seen;  // forwards whose layers have been met follow on their stream
+    for (const int i : forwards) {
+      const LayerRange layers = moved_with(i);
+      if (std::find(seen.begin(), seen.end(), layers) != seen.end()) continue;
+      seen.push_back(layers);
+      expect_all_before({i}, touching(gathers, layers));
+    }
+    for (const int i : reduces) {
+      const Instruction& reduction = stage_.instructions[i];
+      expect_all_before({i}, touching(backwards, {reduction.layer_begin, reduction.layer_end}));
+    }
+  }
+
+  /// Layers whose parameters or gradients an instruction uses or moves, embedding and head
+  /// included.
+  LayerRange moved_with(int i) const {
+    const Instruction& instruction = stage_.instructions[i];
+    if (instruction.stream == StreamKind::parameters) {
+      return {instruction.layer_begin, instruction.layer_end};
+    }
+    const PassPiece piece = piece_of(stage_, instruction);
+    LayerRange layers = piece.layers;
+    if (stage_.has_embedding && instruction.chunk == 0 && piece.starts_run) {
+      layers.begin = kEmbeddingLayer;
+    }
+    if (stage_.has_head && instruction.chunk + 1 == chunks_of(stage_) && piece.ends_run) {
+      layers.end = program_.layers + 1;
+    }
+    return layers;
+  }
+
+  std::vector<int> touching(const std::vector<int>& instructions, const LayerRange& layers) const {
+    std::vector<int> found;
+    for (const int i : instructions) {
+      const LayerRange own = moved_with(i);
+      if (own.begin < layers.end && layers.begin < own.end) found.push_back(i);
+    }
+    return found;
   }
 
   /// Sharded parameters: a pass comes after one barrier more than the pass before it and after the
