@@ -46,6 +46,13 @@ std::string untried(const CostModel& model) {
                    : " (without context parallelism or recomputation)";
 }
 
+/// Whether schemes were added whose times nobody measured (costmodel/derived_schemes.h).
+bool has_derived(const Profile& profile) {
+  return std::ranges::any_of(profile.limits, [](const std::string& limit) {
+    return limit.find(" derived: ") != std::string::npos;
+  });
+}
+
 /// The line every result carries.
 std::string one_line(const CostModel& model, const SystemChoice& choice,
                      const CostingOptions* costing) {
@@ -54,6 +61,7 @@ std::string one_line(const CostModel& model, const SystemChoice& choice,
                                  choice.default_cluster ? " (default)" : "",
                                  model.profile.analytic ? "analytic" : "measured",
                                  model.profile.name, untried(model), contents(model.profile));
+  if (has_derived(model.profile)) line += ", some schemes derived";
   if (costing != nullptr) line += "; " + network(model.cluster, *costing);
   return line + " (--verbose: origins and limits)";
 }
