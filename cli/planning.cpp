@@ -116,6 +116,7 @@ PolicySetup policy_setup(const PlanResult& result, const CommonOptions& options,
   setup.context = static_cast<std::int64_t>(options.context);
   setup.assignment.max_tokens = static_cast<std::int64_t>(options.max_tokens);
   setup.assignment.count_parameter_traffic = !options.no_communication;
+  setup.assignment.traffic_overlaps = options.overlap;
   setup.switch_seconds = options.switch_seconds;
   setup.batches = survey.tuning;
   return setup;
