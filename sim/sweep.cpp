@@ -76,7 +76,7 @@ ResultRun simulate_point(const SweepSystem& system, const Sweep& sweep, Caches& 
   setup.context = static_cast<std::int64_t>(system.request.context);
   setup.assignment.max_tokens = system.request.max_tokens;
   setup.assignment.count_parameter_traffic = !system.costing.no_communication;
-  setup.assignment.traffic_overlaps = system.overlap;
+  setup.assignment.traffic_overlaps = system.overlap == Overlap::on;
   setup.batches = surveyed.tuning;
   PolicyRunOptions how;
   how.iteration.threads = threads;
