@@ -21,6 +21,7 @@ capacity              sweep: 13B on 16 to 64 A800, four networks                
 tuning                the tuned plan of the case study on held-out iterations             tune/README.md
 tuning-training       the tuned plan in real training on two ranks                        tune/README.md
 planner-constants     what each constant of the planner is worth                          tune/README.md
+policies-trained      every policy that trains, measured and simulated, on this machine  docs/policies.md
 layouts               sixteen layouts predicted and measured on this machine              validation/README.md
 measured-a100         published A100 measurements predicted                               validation/README.md
 memory                device memory of a rank against the memory model                    README.md
@@ -136,6 +137,15 @@ case $name in
     [ $small = no ] || options=(--rounds 1 --steps 4 --ranks 1 2)
     python3 experiments/validation/layouts.py --profile out/profile/machine.h5 \
       --hydraulis "$hydraulis" --out "$out" "${options[@]}"
+    ;;
+  policies-trained)
+    options=(--profile notebooks/data/machine.h5 --small)
+    if [ $small = no ]; then
+      profile
+      options=(--profile out/profile/machine.h5)
+    fi
+    python3 experiments/training_policies.py --hydraulis "$hydraulis" --out "$out" \
+      "${options[@]}" | tee "$out/table.md"
     ;;
   measured-a100)
     "$hydraulis" validate experiments/validation/a100_selene.csv | tee "$out/validate.txt"

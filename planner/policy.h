@@ -48,8 +48,8 @@ struct PolicyInfo {
   const char* name;
   const char* summary;  ///< one line for --help
   std::unique_ptr<Policy> (*make)(const PolicySetup& setup);
-  /// Whether the runtime executes its programs: one phase, parameters that stay for the iteration,
-  /// each batch trained when it is drawn.
+  /// Whether the runtime executes its programs: no sharded parameters, each batch trained when it
+  /// is drawn.
   bool trainable = true;
   /// Whether it lays pipelines over node groups of unlike devices (ClusterSpec::groups).
   bool unlike_nodes = false;

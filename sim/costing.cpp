@@ -11,6 +11,7 @@
 #include "planner/program/overlap_cost.h"
 #include "planner/program/pass_piece.h"
 #include "costmodel/host_states.h"
+#include "planner/program/phases.h"
 #include "planner/schedule_work.h"
 #include "sim/communication_cost.h"
 #include "sim/overlap_slowdown.h"
@@ -218,7 +219,7 @@ class Coster {
   /// What a reshard does to numbers that do not leave the device: all of a layer's gradients are
   /// added somewhere, and parameters that a device owns itself are copied.
   double kept(const Stage& stage, const Instruction& instruction) const {
-    if (!model_.profile.operators) return 0;
+    if (!model_.profile.operators || stays_in_place(program_, stage, instruction)) return 0;
     if (collectives_ && collectives_->is_uniform(stage, instruction)) return 0;
     const MeasuredOperators& operators = *model_.profile.operators;
     const int tp = program_.pipelines[stage.pipeline].scheme.tp;

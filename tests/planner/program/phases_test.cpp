@@ -43,6 +43,11 @@ int count(const Stage& stage, Op op) {
                     [op](const Instruction& instruction) { return instruction.op == op; }));
 }
 
+int in_place(const Program& program, const Stage& stage) {
+  return static_cast<int>(std::ranges::count_if(
+      stage.instructions, [&](const Instruction& i) { return stays_in_place(program, stage, i); }));
+}
+
 TEST(Phases, VerifyAndStepOnce) {
   const CostModel cost = cost_model(tiny_model(), 1, 8, {4, 2, 1});
   const Program program = lower(two_phases(), cost);
@@ -62,6 +67,7 @@ TEST(Phases, ParametersComeFromThePhaseBefore) {
     const bool first = stage.pipeline < 8;
     EXPECT_EQ(moved(stage, Op::gather_parameters) > 0, first);
     EXPECT_GT(moved(stage, Op::reduce_gradients), 0);  // the layout changes: gradients go home
+    EXPECT_EQ(in_place(program, stage), 0);            // halves are copied out all the same
   }
   // The other way round every device lacks the half that its neighbour has.
   BatchPlan plan = two_phases();
@@ -94,6 +100,9 @@ TEST(Phases, GradientsStayWhereTheLayoutDoes) {
     EXPECT_EQ(moved(stage, Op::gather_parameters) > 0, phase == 0);
     EXPECT_EQ(moved(stage, Op::reduce_gradients) > 0, phase == 2);
     EXPECT_EQ(count(stage, Op::barrier), 2);
+    const int gathers = phase > 0 ? count(stage, Op::gather_parameters) : 0;
+    const int reductions = phase < 2 ? count(stage, Op::reduce_gradients) : 0;
+    EXPECT_EQ(in_place(program, stage), gathers + reductions);
   }
 }
 
