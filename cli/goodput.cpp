@@ -48,8 +48,8 @@ class Clusters {
 
   void run_whole(const Variance& variance) { add(plan_, variance); }
 
-  /// By a plan for each number of nodes; stops, with a note, at the first that holds the model no
-  /// more.
+  /// By a plan for each number of nodes. Where none holds the model, nodes stay idle until there is
+  /// one; a job of too few waits.
   void run_shrunk(const Faults& faults) {
     const ClusterSpec& cluster = plan_.model.cluster;
     const int least = least_nodes(faults, cluster.nodes);
@@ -59,6 +59,7 @@ class Clusters {
           "replace",
           options_.faults.path);
     }
+    std::vector<std::string> reasons;  // of numbers of nodes without a plan, up to here
     for (int nodes = cluster.nodes - 1; nodes >= least; --nodes) {
       ClusterSpec fewer = cluster;
       fewer.nodes = nodes;
@@ -66,13 +67,18 @@ class Clusters {
       try {
         PlanRequest request = plan_request(command_, options_.common);
         request.memory_model = plan_.model.memory;
-        add(make_plan(request, plan_.model.model, fewer, plan_.model.profile, &trace_),
-            faults.variance);
+        const PlanResult plan =
+            make_plan(request, plan_.model.model, fewer, plan_.model.profile, &trace_);
+        add(plan, faults.variance, reasons.size());
+        for (const std::string& reason : reasons) {
+          notes.push_back(fmt::format("uses {} nodes instead: {}", nodes, reason));
+        }
+        reasons.clear();
       } catch (const InfeasibleError& error) {
-        notes.push_back(fmt::format("with {} nodes the job waits: {}", nodes, error.what()));
-        return;
+        reasons.emplace_back(error.what());
       }
     }
+    for (const std::string& reason : reasons) notes.push_back("waits: " + reason);
   }
 
   /// Iterations on the whole cluster without variance.
@@ -99,11 +105,14 @@ class Clusters {
     return run_policy(options_.policy, policy_setup(plan, common, survey(batches)), batches, how);
   }
 
-  void add(const PlanResult& plan, const Variance& variance) {
+  /// Of a cluster of that size and of the `idle` sizes above it, which use no more nodes.
+  void add(const PlanResult& plan, const Variance& variance, std::size_t idle = 0) {
     const SimulatedRun run = simulate(plan, variance);
-    iterations.push_back(iteration_samples(run.result));
-    rates.push_back({plan.model.cluster.nodes, run.result.summary.mean_seconds,
-                     run.result.summary.tokens_per_second});
+    for (std::size_t more = idle + 1; more-- > 0;) {
+      iterations.push_back(iteration_samples(run.result));
+      rates.push_back({plan.model.cluster.nodes + static_cast<int>(more),
+                       run.result.summary.mean_seconds, run.result.summary.tokens_per_second});
+    }
     if (remark.empty()) remark = run.remark;
   }
 
