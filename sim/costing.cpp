@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "costmodel/compose.h"
+#include "costmodel/host_states.h"
 #include "planner/program/overlap_cost.h"
 #include "planner/program/pass_piece.h"
-#include "costmodel/host_states.h"
 #include "planner/program/phases.h"
 #include "planner/schedule_work.h"
 #include "sim/communication_cost.h"
@@ -190,9 +190,9 @@ class Coster {
     const ExchangeShare share =
         instruction.op == Op::all_to_all ? exchange_share(cluster) : ExchangeShare{};
     double seconds = options_.latency_scale * far.latency_seconds * instruction.transfers;
-    seconds += static_cast<double>(instruction.intra_node_bytes) /
-               (options_.bandwidth_scale * share.inside *
-                cluster.intra_node.bandwidth_bytes_per_second);
+    seconds +=
+        static_cast<double>(instruction.intra_node_bytes) /
+        (options_.bandwidth_scale * share.inside * cluster.intra_node.bandwidth_bytes_per_second);
     if (crosses) {
       seconds += static_cast<double>(instruction.inter_node_bytes) /
                  (options_.bandwidth_scale * share.between *
