@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "costmodel/node_groups.h"
+
 namespace hydraulis {
 namespace {
 

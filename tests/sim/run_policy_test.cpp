@@ -45,6 +45,8 @@ TEST(RunPolicy, SwitchesCostWhatTheSetupSays) {
   const BatchRun run = small_run(trace, 40);
   const BatchSurvey surveyed = survey(run);
   PolicySetup made = setup(surveyed.tuning);
+  // Two devices hold 9,472 tokens: about every other batch has a longer sequence.
+  made.set.strategies = parse_strategies("2x(1,8,1); 8x(1,2,1); (1,8,1)+4x(1,2,1)", "test");
   const SimulatedRun free = run_policy("hydraulis", made, run);
   made.switch_seconds = 2;
   const SimulatedRun charged = run_policy("hydraulis", made, run);
