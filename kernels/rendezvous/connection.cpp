@@ -119,7 +119,11 @@ Frame Connection::ask(const Frame& frame, const std::string& what) {
   std::string who = "rank 0 does not answer";
   send_frame(socket_.get(), {Kind::missing, frame.group, frame.number, 0, {}});
   if (wait_for_answer(kServerSeconds, answer)) {
-    if (answer.kind == Kind::result) return answer;  // just now
+    if (answer.kind == Kind::result) {  // just now; what was asked since is not the next's answer
+      Frame late;
+      wait_for_answer(kServerSeconds, late);
+      return answer;
+    }
     who = text_of(answer);
   }
   fail(what, fmt::format("gave up after {:g} s; {}", timeout_seconds, who));

@@ -1,6 +1,8 @@
 #include "kernels/rendezvous/server.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -88,8 +90,10 @@ class Server::Loop {
   }
 
   void take() {
-    Socket socket(::accept(listening_.get(), nullptr, nullptr));
+    Socket socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.open()) return;
+    const int on = 1;  // a frame's header and payload are sent one after the other
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     clients_.push_back(std::make_unique<Client>());
     clients_.back()->socket = std::move(socket);
   }

@@ -107,7 +107,8 @@ Socket::~Socket() {
 
 Socket listen_on(int port) {
   const auto attempt = [&](int family) {
-    Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // Who is gone before it is accepted must not make the server wait.
+    Socket socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.open()) return socket;
     int on = 1;
     int off = 0;
