@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@ namespace hydraulis::rendezvous {
 namespace {
 
 constexpr double kServerSeconds = 5;  ///< for an answer that waits for nobody
+constexpr double kForever = 1e9;      ///< what clocks can still count
 
 std::string text_of(const Frame& frame) { return {frame.payload.begin(), frame.payload.end()}; }
 
@@ -100,7 +102,7 @@ void Connection::read() {
 
 bool Connection::wait_for_answer(double seconds, Frame& answer) {
   std::unique_lock lock(mutex_);
-  if (!came_.wait_for(lock, std::chrono::duration<double>(seconds),
+  if (!came_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, kForever)),
                       [&] { return !answers_.empty(); })) {
     return false;
   }

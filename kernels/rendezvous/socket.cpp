@@ -32,6 +32,7 @@ static_assert(sizeof(Header) == 32);
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 32;
 constexpr int kBacklog = 4096;
+constexpr double kMostMilliseconds = 1e9;  ///< of one attempt, what poll() can count
 
 bool whole(const Header& header) {
   return header.mark == Header{}.mark && header.bytes <= kMostBytes &&
@@ -83,7 +84,8 @@ std::string connect_once(const addrinfo& address, double seconds, Socket& socket
   if (::connect(fresh.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return std::strerror(errno);
     pollfd waiting{fresh.get(), POLLOUT, 0};
-    if (::poll(&waiting, 1, static_cast<int>(seconds * 1000) + 1) <= 0) return "no answer";
+    const auto most = static_cast<int>(std::min(seconds * 1000, kMostMilliseconds));
+    if (::poll(&waiting, 1, most + 1) <= 0) return "no answer";
     int error = 0;
     socklen_t length = sizeof error;
     ::getsockopt(fresh.get(), SOL_SOCKET, SO_ERROR, &error, &length);
