@@ -7,6 +7,8 @@
 namespace hydraulis {
 namespace {
 
+constexpr std::size_t kMostValue = 4096;  ///< characters of a variable
+
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -123,7 +125,13 @@ class Variables {
     if (name.empty() || name.size() >= word.size() || word[name.size()] != '=') return false;
     const std::string value = word.substr(name.size() + 1);
     if (value.rfind("--", 0) == 0) return false;
-    values_[std::string(name)] = expand(value);
+    std::string whole = expand(value);
+    // Lines that double a variable would fill the memory; one that is too long stays as written.
+    if (whole.size() <= kMostValue) {
+      values_[std::string(name)] = std::move(whole);
+    } else {
+      values_.erase(std::string(name));
+    }
     return true;
   }
 

@@ -50,6 +50,9 @@ TEST(ArgumentList, NothingHostileBreaksIt) {
     EXPECT_NO_THROW(parse_argument_list(text)) << text;
   }
   EXPECT_EQ(shown("A=$A\nrun --x $A"), "x=$A");
+  std::string doubling = "A=ab\n";
+  for (int i = 0; i < 200; ++i) doubling += "A=$A$A\n";
+  EXPECT_LT(shown(doubling + "run --x $A").size(), 10'000);
 }
 
 }  // namespace
