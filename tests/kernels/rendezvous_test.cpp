@@ -96,12 +96,15 @@ TEST(Rendezvous, WhatDoesNotMatchIsSaidToAll) {
 }
 
 TEST(Rendezvous, WhoIsWaitedForIsNamed) {
+  std::atomic<int> coming = 2;
   std::atomic<int> waiting = 2;
   const auto thrown = on_ranks(4, 20, [&](Communicator& world) {
     cpu::CpuStream stream;
     world.set_timeout_seconds(1);
     double number = 1;
     if (world.rank() < 2) {
+      --coming;
+      while (coming > 0) ::usleep(1000);  // so that neither gives up before the other has come
       try {
         world.all_reduce(&number, 1, DataType::f64, Reduction::sum, stream);
       } catch (const CommunicationError& error) {
