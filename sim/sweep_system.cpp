@@ -50,6 +50,7 @@ void set_path(Json& object, const std::string& path, const Json& value, const st
       }
       at = &(*at)[index];
     } else if (at->is_object() || at->is_null()) {
+      if (at->is_null()) *at = Json::object();
       // A link has its bandwidth in one of two units; the one that is set replaces the other.
       if (name == "bandwidth_gigabits_per_second") at->erase("bandwidth_gigabytes_per_second");
       if (name == "bandwidth_gigabytes_per_second") at->erase("bandwidth_gigabits_per_second");

@@ -49,6 +49,15 @@ TEST(Sweep, TheGridIsWalkedWithTheFirstAxisSlowest) {
   EXPECT_EQ(sweep.points[3].axis_values, (std::vector<Json>{4, "static-pack"}));
 }
 
+TEST(Sweep, FieldsThatTheClusterLeavesOutCanBeSet) {
+  const TemporaryFolder folder;
+  Json json = small_sweep();
+  json["grid"] = {{"cluster.node_inside.bandwidth_gigabits_per_second", {400}}};
+  const SweepRun run = swept(json, folder / "parts");
+  ASSERT_EQ(run.results.runs.size(), 1u);
+  EXPECT_EQ(run.results.runs[0].outcome, RunOutcome::done) << run.results.runs[0].message;
+}
+
 // Two nodes of eight devices that share one card of a device's bandwidth: gathers over it wait.
 TEST(Sweep, NetworksAreShared) {
   const TemporaryFolder folder;
