@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kStepsPerOctave = 4;
 constexpr int kOctaves = 3;
-constexpr double kFittedAround = 4;  ///< intervals within this factor of the best
+constexpr double kMostFailures = 1e8;  ///< of all replications: half a minute on one core
+constexpr double kFittedAround = 4;    ///< intervals within this factor of the best
 
 /// 0.975 quantile of Student's t: Cornish-Fisher expansion around the normal one (Abramowitz and
 /// Stegun 26.7.5), within 0.2 % from 5 degrees of freedom on; below, the table.
@@ -86,6 +87,13 @@ Estimate estimate(const std::vector<double>& values) {
 Goodput measure_goodput(const TrainingJob& job, int replications, int threads) {
   if (replications < 2) {
     throw InputError("replications: {}; expected at least 2", replications);
+  }
+  const double failures = job.fails ? replications * job.horizon_seconds / job_mtbf(job) : 0;
+  if (failures > kMostFailures) {
+    throw InputError(
+        "goodput: {:.2g} failures of {} nodes in {} replications are to be simulated, expected at "
+        "most {:g}: fewer days or replications, or more time between failures",
+        failures, job.nodes, replications, kMostFailures);
   }
   std::vector<JobRun> runs(static_cast<std::size_t>(replications));
   for_each_index(runs.size(), threads, [&](std::size_t i) { runs[i] = run_job(job, i); });

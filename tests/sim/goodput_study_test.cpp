@@ -119,6 +119,8 @@ TEST(goodput_study, results_are_the_same_on_any_number_of_threads) {
   EXPECT_EQ(one.time.lost, three.time.lost);
   EXPECT_EQ(one.events, three.events);
   EXPECT_THROW(measure_goodput(job, 1, 1), InputError);
+  job.failures.node_mtbf_seconds = 1e-6;  // would run for years
+  EXPECT_THROW(measure_goodput(job, 2, 1), InputError);
 }
 
 TEST(goodput_study, intervals_are_students) {
