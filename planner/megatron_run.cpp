@@ -86,7 +86,8 @@ class Reader {
     if (pp_ == 1) arguments_.contradict(name, "needs --pipeline-model-parallel-size above 1");
     const int of_stage = layers_ / pp_;
     const int chunks = layers ? of_stage / *layers : *stages;
-    if (layers_ % pp_ != 0 || of_stage % chunks != 0 || (layers && of_stage % *layers != 0)) {
+    if (layers_ % pp_ != 0 || chunks < 1 || of_stage % chunks != 0 ||
+        (layers && of_stage % *layers != 0)) {
       arguments_.contradict(name, fmt::format("{} layers do not divide over {} stages of {} runs",
                                               layers_, pp_, chunks));
     }
@@ -97,9 +98,10 @@ class Reader {
   void batch() {
     const int length = arguments_.required("seq-length", 1, kMostSequence);
     const int micro = arguments_.required("micro-batch-size", 1, kMostBatch);
-    const int global =
-        arguments_.integer("global-batch-size", 1, kMostBatch).value_or(micro * replicas_);
-    if (global % (std::int64_t{micro} * replicas_) != 0) {
+    const std::int64_t together = std::int64_t{micro} * replicas_;
+    const auto given = arguments_.integer("global-batch-size", 1, kMostBatch);
+    const std::int64_t global = given ? *given : together;
+    if (global % together != 0) {
       arguments_.contradict("global-batch-size",
                             fmt::format("{} sequences do not divide into micro-batches of {} on {} "
                                         "replicas",

@@ -8,6 +8,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "planner/strategy.h"
+#include "tests/base/temporary_folder.h"
 
 namespace hydraulis {
 namespace {
@@ -36,10 +37,9 @@ class MegatronRunTest : public ::testing::Test {
     }
     return "";
   }
-  void TearDown() override { std::filesystem::remove(path_); }
 
-  std::filesystem::path path_ = std::filesystem::temp_directory_path() /
-                                ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  TemporaryFolder folder_;
+  std::filesystem::path path_ = folder_.path() / "pretrain.sh";
 };
 
 TEST_F(MegatronRunTest, DegreesBatchAndScheduleBecomeAPlan) {
@@ -93,6 +93,9 @@ TEST_F(MegatronRunTest, ContradictionsAreRefusedByName) {
   EXPECT_THAT(
       problem(base + "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 5"),
       HasSubstr("--num-layers-per-virtual-pipeline-stage"));
+  EXPECT_THAT(
+      problem(base + "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 32"),
+      HasSubstr("32 layers do not divide over 2 stages"));
   EXPECT_THAT(problem(base + "--num-layers-per-virtual-pipeline-stage 4"),
               HasSubstr("needs --pipeline-model-parallel-size above 1"));
   EXPECT_THAT(problem(kModel + "--seq-length 4096 --micro-batch-size 3 --global-batch-size 64"),
