@@ -67,6 +67,7 @@ class Clusters {
       try {
         PlanRequest request = plan_request(command_, options_.common);
         request.memory_model = plan_.model.memory;
+        request.optimizer_states = plan_.model.states;
         const PlanResult plan =
             make_plan(request, plan_.model.model, fewer, plan_.model.profile, &trace_);
         add(plan, faults.variance, reasons.size());

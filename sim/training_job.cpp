@@ -4,8 +4,17 @@
 #include <utility>
 
 #include "base/error.h"
+#include "costmodel/host_states.h"
 
 namespace hydraulis {
+namespace {
+
+/// Bytes of a parameter's states, wherever they are kept.
+double state_bytes(const CostModel& model) {
+  return model.states == OptimizerStates::host ? kHostStatesBytes : model.numbers.optimizer;
+}
+
+}  // namespace
 
 std::vector<IterationSample> iteration_samples(const RunResult& run) {
   std::vector<IterationSample> samples;
@@ -29,7 +38,7 @@ int least_nodes(const Faults& faults, int nodes) {
 double checkpoint_bytes(const Faults& faults, const CostModel& model) {
   const double given = faults.checkpoint ? faults.checkpoint->bytes_per_parameter : 0;
   return static_cast<double>(parameter_count(model.model)) *
-         (given > 0 ? given : model.numbers.optimizer);
+         (given > 0 ? given : state_bytes(model));
 }
 
 TrainingJob training_job(const Faults& faults, const CostModel& model,
@@ -52,9 +61,8 @@ TrainingJob training_job(const Faults& faults, const CostModel& model,
   job.interval_iterations = checkpoint.interval_iterations.value_or(0);
   const auto parameters = static_cast<double>(parameter_count(model.model));
   job.write_seconds =
-      checkpoint_write_seconds(checkpoint, parameters, model.numbers.optimizer, job.nodes);
-  job.read_seconds =
-      checkpoint_read_seconds(checkpoint, parameters, model.numbers.optimizer, job.nodes);
+      checkpoint_write_seconds(checkpoint, parameters, state_bytes(model), job.nodes);
+  job.read_seconds = checkpoint_read_seconds(checkpoint, parameters, state_bytes(model), job.nodes);
   job.asynchronous = checkpoint.asynchronous;
   job.snapshot_seconds = checkpoint.snapshot_seconds;
   job.seed = faults.variance.seed;

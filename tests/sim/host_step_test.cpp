@@ -6,6 +6,7 @@
 #include "costmodel/host_states.h"
 #include "planner/program/lower.h"
 #include "sim/costing.h"
+#include "sim/training_job.h"
 #include "tests/sim/small_model.h"
 
 namespace hydraulis {
@@ -40,6 +41,15 @@ TEST(HostStep, CopiesAndUpdatesTakeItsTime) {
     said |= line.starts_with("optimizer step: on the hosts, copies (host link 0.001 GB/s");
   }
   EXPECT_TRUE(said);
+}
+
+TEST(HostStep, CheckpointsHoldWhatIsOnTheHost) {
+  CostModel model = small_model();
+  const double on_device = checkpoint_bytes({}, model);
+  EXPECT_EQ(on_device, 12 * static_cast<double>(parameter_count(model.model)));
+  model.states = OptimizerStates::host;
+  model.numbers.optimizer = kHostStatesDeviceBytes;
+  EXPECT_EQ(checkpoint_bytes({}, model), on_device);
 }
 
 }  // namespace
