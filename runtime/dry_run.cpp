@@ -32,7 +32,7 @@ DryRun dry_run(const RunConfig& config) {
   const std::string beyond = beyond_measurements(setup.model, context, context);
   if (!beyond.empty()) result.notes.push_back(beyond);
   if (setup.model.states == OptimizerStates::host) {
-    result.host_bytes = static_cast<std::int64_t>(host_state_bytes(owned_elements(setup.model)));
+    result.host_bytes = static_cast<std::int64_t>(host_state_bytes(owned_elements(model)));
     result.notes.push_back(host_step_text(setup.model.cluster));
   }
   result.batches = std::min(kBatches, config.steps);
