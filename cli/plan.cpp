@@ -26,7 +26,8 @@ void add_plan_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("plan", "propose the strategy set");
   add_common_options(*command, options->common,
                      Has::system | Has::trace | Has::batch | Has::context | Has::max_tokens |
-                         Has::schedule | Has::format | Has::output | Has::verbose | Has::megatron);
+                         Has::schedule | Has::overlap | Has::format | Has::output | Has::verbose |
+                         Has::megatron);
   command->get_option("--trace")->required(false);
   command
       ->add_option("--strategies", options->strategies,

@@ -34,6 +34,7 @@ PlanRequest plan_request(const CLI::App& command, const CommonOptions& options) 
   request.tokens_per_batch =
       options.sequences_per_batch > 0 ? 0 : sampler_options(options).tokens_per_batch;
   request.max_tokens = static_cast<std::int64_t>(options.max_tokens);
+  request.traffic_overlaps = options.overlap;
   return request;
 }
 

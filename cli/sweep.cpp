@@ -121,6 +121,10 @@ void run(Options& options) {
     return sweep;
   };
   if (!options.shard.empty()) {
+    if (options.fresh) {
+      throw InputError(
+          "--fresh with --shard: would take from the other shares what they have done");
+    }
     parse_shard(options.shard, how);
     write_and_show(options, how, run_points(read(), how, true));
     return;

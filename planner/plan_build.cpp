@@ -237,17 +237,22 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
   if (request.tokens_per_batch > 0) {
     sample = planning_sample(*trace, request.tokens_per_batch, request.context, cluster.devices());
   }
+  AssignmentOptions assignment;
+  assignment.max_tokens = request.max_tokens;
+  assignment.traffic_overlaps = request.traffic_overlaps;
   const bool wide = request.schemes.any() && cluster.groups.empty();
-  ProposedSet proposal = propose_set(*trace, result.model, plan.schemes, options, sample, wide);
+  ProposedSet proposal =
+      propose_set(*trace, result.model, plan.schemes, options, assignment, sample, wide);
   if (wide && !sample.empty() && request.optimizer_layout.empty()) {
     // More schemes hold the context, each with its own optimizer layout and so its own traffic.
-    const auto other = best_homogeneous_optimizer(result.model, options, sample);
+    const auto other = best_homogeneous_optimizer(result.model, assignment, context, sample);
     if (other && std::tie(other->dp, other->tp, other->pp) !=
                      std::tie(optimizer.dp, optimizer.tp, optimizer.pp)) {
       CostModel model_there =
           make_cost_model(model, cluster, profile, memory, *other, request.optimizer_states);
       std::vector<SchemeOption> schemes = scheme_options(model_there, request.max_tokens);
-      ProposedSet there = propose_set(*trace, model_there, schemes, options, sample, wide);
+      ProposedSet there =
+          propose_set(*trace, model_there, schemes, options, assignment, sample, wide);
       there.seconds += proposal.seconds;
       if (there.sample_seconds < proposal.sample_seconds) {
         proposal = std::move(there);

@@ -21,6 +21,9 @@ struct PlanRequest {
   std::string strategies;                   ///< given by hand; empty: proposed from the trace
   std::string optimizer_layout;             ///< "dp,tp,pp"; empty: found
   OptimizerStates optimizer_states = OptimizerStates::device;
+  /// Parameters and gradients will move beside the computation, so that a set is chosen with what
+  /// is not hidden in view (AssignmentOptions::traffic_overlaps).
+  bool traffic_overlaps = false;
 };
 
 /// A plan and what is worth saying beside it.

@@ -19,12 +19,6 @@ void add_new(std::vector<Strategy>& strategies, Strategy strategy) {
   }
 }
 
-AssignmentOptions assignment_of(const ProposalOptions& options) {
-  AssignmentOptions assignment;
-  assignment.max_tokens = options.max_tokens_cap;
-  return assignment;
-}
-
 double seconds_on(const StrategySet& set, const CostModel& model, std::span<const Batch> sample,
                   const AssignmentOptions& options) {
   AssignmentOptions quick = without_local_search(options);
@@ -56,7 +50,8 @@ std::vector<Batch> planning_sample(const LengthTrace& trace, std::uint64_t token
 
 ProposedSet propose_set(const LengthTrace& trace, const CostModel& model,
                         std::span<const SchemeOption> schemes, const ProposalOptions& options,
-                        std::span<const Batch> sample, bool every_layout) {
+                        const AssignmentOptions& assignment, std::span<const Batch> sample,
+                        bool every_layout) {
   Proposal proposal = propose(trace, model, options);
   ProposedSet result;
   result.set = std::move(proposal.set);
@@ -82,19 +77,19 @@ ProposedSet propose_set(const LengthTrace& trace, const CostModel& model,
             Strategy(static_cast<std::size_t>(devices / option.scheme.devices()), option.scheme));
   }
   result.proposed = result.set.strategies.size();
-  const AssignmentOptions assignment = assignment_of(options);
   result.set = thin_set(result.set, model, sample, assignment, options.context, kMostStrategies);
   result.sample_seconds = seconds_on(result.set, model, sample, assignment);
   return result;
 }
 
 std::optional<OptimizerLayout> best_homogeneous_optimizer(const CostModel& model,
-                                                          const ProposalOptions& options,
+                                                          const AssignmentOptions& assignment,
+                                                          std::int64_t context,
                                                           std::span<const Batch> sample) {
   PolicySetup setup;
   setup.model = model;
-  setup.context = options.context;
-  setup.assignment = without_local_search(assignment_of(options));
+  setup.context = context;
+  setup.assignment = without_local_search(assignment);
   setup.assignment.count_parameter_traffic = true;
   setup.batches = sample;
   try {

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/assignment.h"
 #include "planner/proposal.h"
 #include "traces/sampler.h"
 
@@ -24,15 +25,18 @@ std::vector<Batch> planning_sample(const LengthTrace& trace, std::uint64_t token
 
 /// The dynamic program's strategies and mixtures of two schemes, of which those are kept that the
 /// sample's batches would use (all, where the sample is empty). `every_layout`: the homogeneous
-/// strategy of every scheme is tried as well. Throws as propose() does.
+/// strategy of every scheme is tried as well; `assignment`: how sampled batches are assigned, their
+/// parameter traffic counted. Throws as propose() does.
 ProposedSet propose_set(const LengthTrace& trace, const CostModel& model,
                         std::span<const SchemeOption> schemes, const ProposalOptions& options,
-                        std::span<const Batch> sample, bool every_layout);
+                        const AssignmentOptions& assignment, std::span<const Batch> sample,
+                        bool every_layout);
 
 /// Optimizer layout of the homogeneous strategy that is best over the sample, each with its own
 /// layout; nothing when none holds the context.
 std::optional<OptimizerLayout> best_homogeneous_optimizer(const CostModel& model,
-                                                          const ProposalOptions& options,
+                                                          const AssignmentOptions& assignment,
+                                                          std::int64_t context,
                                                           std::span<const Batch> sample);
 
 }  // namespace hydraulis

@@ -41,12 +41,13 @@ enum class RecoveryMode : std::uint8_t {
   shrink,   ///< go on with the nodes there are, by a plan for them
 };
 
+/// How a job goes on after a node has failed.
 struct RecoveryModel {
   RecoveryMode mode = RecoveryMode::replace;
   int spare_nodes = 0;
   double repair_seconds = 0;
   bool exponential_repair = false;  ///< repair_seconds is the mean; else always that
-  /// shrink: with fewer nodes it waits; 0: half of the nodes.
+  /// shrink: with fewer nodes it waits; 0: four fewer than there are, but at least half of them.
   int least_nodes = 0;
 };
 

@@ -11,6 +11,7 @@ struct Estimate {
   double mean = 0;
   double half_width = 0;
 };
+/// Of at least two values.
 Estimate estimate(const std::vector<double>& values);
 
 /// Means over replications of a job.
@@ -26,6 +27,7 @@ struct Goodput {
 };
 
 /// Runs the job `replications` times (at least 2), on any number of threads with the same result.
+/// Throws InputError for fewer, and for failures so frequent that simulating them would take hours.
 Goodput measure_goodput(const TrainingJob& job, int replications, int threads);
 
 /// Young's first-order best time between checkpoints that stop training for `cost` seconds, with
@@ -45,6 +47,7 @@ double job_mtbf(const TrainingJob& job);
 /// Seconds that training stands still for a checkpoint.
 double checkpoint_stop(const TrainingJob& job);
 
+/// A time between checkpoints and what it gives.
 struct IntervalTry {
   double interval_seconds = 0;
   Estimate goodput;

@@ -248,7 +248,8 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   system.costing.no_communication = fields.boolean_or("no_communication", false);
   system.costing.network =
       parse_network_use(fields.text_or("network", "auto"), fields.name("network"));
-  system.overlap = fields.boolean_or("overlap", false) ? Overlap::on : Overlap::off;
+  request.traffic_overlaps = fields.boolean_or("overlap", false);
+  system.overlap = request.traffic_overlaps ? Overlap::on : Overlap::off;
   system.costing.collectives =
       parse_collectives(fields.text_or("collectives", "links"), fields.name("collectives"));
   system.costing.bandwidth_scale = fields.number_or("bandwidth_scale", 1);
@@ -280,13 +281,13 @@ SweepSystem sweep_system(const Sweep& sweep, const SweepPoint& point) {
   settings["tokens_per_batch"] = tokens;
   settings["sequences_per_batch"] = sequences;
   settings["max_tokens"] = request.max_tokens;
+  settings["overlap"] = request.traffic_overlaps;
   system.plan_key = settings.dump();
   settings["over_context"] = over;
   settings["seed"] = system.sampling.seed;
   settings["iterations"] = system.iterations;
   settings["no_communication"] = system.costing.no_communication;
   settings["network"] = to_string(system.costing.network);
-  settings["overlap"] = system.overlap == Overlap::on;
   settings["collectives"] = collectives_name(system.costing.collectives);
   settings["bandwidth_scale"] = system.costing.bandwidth_scale;
   settings["latency_scale"] = system.costing.latency_scale;

@@ -14,7 +14,7 @@ class Server {
   /// Listens at once. Ranks that have not come after `seconds` are named to those that have. `run`:
   /// what all must be of. Throws InputError when the port is taken.
   Server(int port, int size, std::string run, double seconds);
-  /// Waits until all ranks have said goodbye or gone, some seconds at most.
+  /// Waits until all ranks have said goodbye or gone, a minute at most.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -31,6 +31,8 @@ TEST_F(SweepCommand, SharesAreGatheredAndTheirFolderGoes) {
   const Outcome first = command_.run({"sweep", "sweep.json", "-o", "r.h5", "--shard", "0/2"});
   EXPECT_EQ(first.code, 0) << first.err;
   EXPECT_FALSE(exists("r.h5"));
+  expect_refused(command_.run({"sweep", "sweep.json", "-o", "r.h5", "--shard", "1/2", "--fresh"}),
+                 2, "--fresh");
   EXPECT_TRUE(exists("r.h5.parts/point-000002.h5"));
   EXPECT_FALSE(exists("r.h5.parts/point-000001.h5"));
   const Json whole = command_.json({"sweep", "sweep.json", "-o", "r.h5"});
