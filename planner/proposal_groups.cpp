@@ -54,8 +54,10 @@ class GroupSolver {
       stride_[g] = states;
       states *= static_cast<std::size_t>(steps_[g]) + 1;
       if (states > kMostStates) {
-        throw InputError("strategy proposal: {} node groups of unlike devices are too many",
-                         groups);
+        throw InputError(
+            "strategy proposal: {} node groups are too many; expected fewer, which each run of "
+            "alike nodes makes one of (of slow ones too where they are known)",
+            groups);
       }
     }
     states_ = states;

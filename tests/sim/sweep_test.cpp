@@ -168,6 +168,18 @@ TEST(Sweep, CollectivesAreAFieldAndEveryPointSaysItsSources) {
   EXPECT_EQ(priors(runs[1]), 1);
 }
 
+TEST(Sweep, DerivedSchemesAreAField) {
+  const TemporaryFolder folder;
+  Json json = small_sweep();
+  json["strategies"] = "2x(2,4,1)";  // rings, which the profile knows nothing of
+  json["grid"] = {{"schemes", {"", "cp"}}};
+  const std::vector<ResultRun> runs = swept(json, folder / "parts").results.runs;
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].outcome, RunOutcome::invalid);
+  EXPECT_NE(runs[0].message.find("(2,4,1)"), std::string::npos) << runs[0].message;
+  EXPECT_EQ(runs[1].outcome, RunOutcome::done) << runs[1].message;
+}
+
 TEST(Sweep, ResultsDoNotDependOnThreads) {
   const TemporaryFolder folder;
   Json json = small_sweep();
