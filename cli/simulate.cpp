@@ -96,6 +96,10 @@ void run(Options& options, const CLI::App& command) {
   context.notes = run_notes(plan, choice, common, surveyed, how.iteration.costing);
   context.notes.brief.insert(context.notes.brief.begin(),
                              fmt::format("policy {}: {}", options.policy, run.remark));
+  if (common.no_communication && options.bandwidth_scale != 1) {
+    context.notes.brief.emplace_back(
+        "--bandwidth-scale changes nothing: with --no-communication no transfer takes time");
+  }
   note_variance(faults.variance, run.model.cluster, context.notes);
   context.reproducible = common.reproducible;
   emit(common, run_report(run.result, context));

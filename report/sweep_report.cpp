@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 namespace hydraulis {
 namespace {
@@ -23,6 +25,26 @@ Cell axis_cell(const Json& value) {
     return number;
   }
   return value.dump();
+}
+
+/// Axes whose values all give the same, whatever the others are: a what-if that asks nothing.
+std::vector<std::string> axes_without_effect(const Results& results) {
+  std::vector<std::string> found;
+  for (std::size_t a = 0; a < results.axes.size(); ++a) {
+    std::map<std::string, std::set<std::tuple<RunOutcome, double, double>>> outcomes;
+    std::set<std::string> values;
+    for (const ResultRun& run : results.runs) {
+      Json others = run.axis_values;
+      others[a] = nullptr;
+      outcomes[others.dump()].emplace(run.outcome, run.summary.mean_seconds,
+                                      run.summary.p95_seconds);
+      values.insert(run.axis_values[a].dump());
+    }
+    const bool same = std::ranges::all_of(
+        outcomes, [](const auto& outcome) { return outcome.second.size() == 1; });
+    if (same && values.size() > 1) found.push_back(results.axes[a]);
+  }
+  return found;
 }
 
 }  // namespace
@@ -67,6 +89,10 @@ Report sweep_report(const Results& results, const SweepContext& context) {
   }
   table.notes.push_back(fmt::format("{} points simulated now, {} were finished before",
                                     context.computed, context.resumed));
+  const std::vector<std::string> idle = axes_without_effect(results);
+  for (const std::string& axis : idle) {
+    table.notes.push_back(axis + " changes nothing here: each of its values gives the same");
+  }
   constexpr std::size_t kShown = 5;
   for (const std::string& reason : reasons) {
     if (table.notes.size() > kShown) {
@@ -79,6 +105,7 @@ Report sweep_report(const Results& results, const SweepContext& context) {
   Report report;
   report.json["name"] = results.name;
   report.json["axes"] = results.axes;
+  report.json["axes_without_effect"] = idle;
   report.json["points"] = to_json(table);
   for (std::size_t i = 0; i < results.runs.size(); ++i) {
     Json& point = report.json["points"][i];

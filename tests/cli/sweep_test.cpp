@@ -47,6 +47,20 @@ TEST_F(SweepCommand, SharesAreGatheredAndTheirFolderGoes) {
   EXPECT_TRUE(exists("r.html"));
 }
 
+TEST_F(SweepCommand, AWhatIfThatChangesNothingIsReported) {
+  write(R"json({"bandwidth_scale": [1, 0.5], "no_communication": [true, false]})json");
+  const Json both = command_.json({"sweep", "sweep.json", "-o", "r.h5"});
+  EXPECT_EQ(both["axes_without_effect"], Json::array());
+  write(R"json({"bandwidth_scale": [1, 0.5], "no_communication": [true]})json");
+  const Json neither = command_.json({"sweep", "sweep.json", "-o", "r.h5"});
+  EXPECT_EQ(neither["axes_without_effect"], Json::array({"bandwidth_scale"}));
+  const Outcome one =
+      command_.run({"simulate", "--trace", "web-gpt2", "--over-context", "truncate", "--iterations",
+                    "1", "--no-communication", "--bandwidth-scale", "2"});
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.out.find("--bandwidth-scale changes nothing"), std::string::npos) << one.out;
+}
+
 TEST_F(SweepCommand, AJobOfSeveralProcessesSharesThePoints) {
   write(R"json({"seed": [1, 2, 3]})json");
   EXPECT_EQ(command_.run({"sweep", "sweep.json", "-o", "alone.h5", "--json"}).code, 0);
