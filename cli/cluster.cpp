@@ -28,7 +28,7 @@ struct ImportOptions {
   std::string device;
 };
 
-void import(const ImportOptions& options) {
+void import_cluster(const ImportOptions& options) {
   refuse_same_file({{"-o", options.common.output}}, {{"FILE", options.file}});
   const std::string text = read_text_file(options.file);
   std::string device = options.device;
@@ -142,7 +142,7 @@ void add_import_command(CLI::App& parent) {
   add_common_options(*command, options->common, Has::format | Has::output);
   command->get_option("--output")->description("cluster file to write (JSON), for --cluster");
   command->footer("Example:\n  hydraulis cluster import network.yml --device h100 -o cluster.json");
-  command->callback([options] { import(*options); });
+  command->callback([options] { import_cluster(*options); });
 }
 
 void add_collectives_command(CLI::App& parent) {

@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/progress.h"
@@ -116,6 +117,7 @@ void run(Options& options) {
     const std::filesystem::path file = options.file;
     Sweep sweep = parse_sweep(read_json_file(file), options.file,
                               std::filesystem::absolute(file).parent_path());
+    const AtomicFile writable(common.output);  // said before hours of points, not after
     std::error_code ec;
     if (options.fresh) std::filesystem::remove_all(how.parts, ec);
     return sweep;

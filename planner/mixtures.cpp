@@ -63,4 +63,10 @@ std::vector<Strategy> mixtures(std::span<const SchemeOption> schemes, int device
   return result;
 }
 
+void add_new(std::vector<Strategy>& strategies, Strategy strategy) {
+  if (std::ranges::find(strategies, strategy) == strategies.end()) {
+    strategies.push_back(std::move(strategy));
+  }
+}
+
 }  // namespace hydraulis

@@ -14,4 +14,7 @@ namespace hydraulis {
 std::vector<Strategy> mixtures(std::span<const SchemeOption> schemes, int devices,
                                std::int64_t least_tokens);
 
+/// Appends a strategy that is not among them yet.
+void add_new(std::vector<Strategy>& strategies, Strategy strategy);
+
 }  // namespace hydraulis

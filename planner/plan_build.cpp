@@ -15,6 +15,9 @@
 namespace hydraulis {
 namespace {
 
+/// Beyond, thinning a set takes minutes and gigabytes.
+constexpr int kMostProposedDevices = 4096;
+
 const char* to_string(MemoryModel memory) {
   return memory == MemoryModel::published ? "published" : "composed";
 }
@@ -228,6 +231,12 @@ PlanResult make_plan(const PlanRequest& request, const ModelSpec& model, const C
     throw InputError(
         "--trace is missing: strategies are proposed from a trace's lengths "
         "(or give them with --strategies)");
+  }
+  if (cluster.devices() > kMostProposedDevices) {
+    throw InputError(
+        "cluster {}: {} devices; strategies are proposed for at most {}, so give them with "
+        "--strategies",
+        cluster.name, cluster.devices(), kMostProposedDevices);
   }
   ProposalOptions options;
   options.context = context;

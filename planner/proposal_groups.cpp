@@ -292,12 +292,6 @@ std::vector<Strategy> combined(const std::vector<std::vector<Strategy>>& choices
   return result;
 }
 
-void add_new(std::vector<Strategy>& strategies, Strategy strategy) {
-  if (std::ranges::find(strategies, strategy) == strategies.end()) {
-    strategies.push_back(std::move(strategy));
-  }
-}
-
 }  // namespace
 
 std::vector<GridSolution> solve_groups_grid(const GroupProblem& problem) {

@@ -13,12 +13,6 @@ namespace {
 /// Every strategy costs planning time in every iteration.
 constexpr int kMostStrategies = 16;
 
-void add_new(std::vector<Strategy>& strategies, Strategy strategy) {
-  if (std::ranges::find(strategies, strategy) == strategies.end()) {
-    strategies.push_back(std::move(strategy));
-  }
-}
-
 double seconds_on(const StrategySet& set, const CostModel& model, std::span<const Batch> sample,
                   const AssignmentOptions& options) {
   AssignmentOptions quick = without_local_search(options);

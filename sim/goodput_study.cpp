@@ -132,10 +132,6 @@ double daly_interval(double cost, double mtbf) {
   return young_interval(cost, mtbf) * (1 + std::sqrt(share) / 3 + share / 9) - cost;
 }
 
-double daly_goodput(double interval, double cost, double restart, double mtbf) {
-  return interval / (mtbf * std::exp(restart / mtbf) * std::expm1((interval + cost) / mtbf));
-}
-
 double job_mtbf(const TrainingJob& job) { return job.failures.node_mtbf_seconds / job.nodes; }
 
 double checkpoint_stop(const TrainingJob& job) {

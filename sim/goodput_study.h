@@ -36,12 +36,6 @@ double young_interval(double cost, double mtbf);
 /// Daly's higher-order estimate (Future Generation Computer Systems 22(3), 2006, equation 37):
 /// √(2·C·M)·(1 + √(C/2M)/3 + C/18M) - C below C = 2M, else M.
 double daly_interval(double cost, double mtbf);
-/// Share of the time that is useful with exponential failures of the whole job, a blocking
-/// checkpoint of `cost` seconds every `interval` seconds of training and `restart` seconds lost at
-/// each failure, failures while restarting included (Daly 2006, equation 20):
-/// interval / (M·e^(restart/M)·(e^((interval + cost)/M) - 1)).
-double daly_goodput(double interval, double cost, double restart, double mtbf);
-
 /// Mean time between failures of the whole job: of a node / nodes.
 double job_mtbf(const TrainingJob& job);
 /// Seconds that training stands still for a checkpoint.

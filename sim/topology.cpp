@@ -150,25 +150,4 @@ double latency_seconds(const Topology& topology, std::span<const std::uint32_t> 
   return seconds;
 }
 
-std::string link_name(const Topology& topology, std::uint32_t link) {
-  const auto way = [](std::uint32_t number) { return number % 2 == 0 ? "out" : "in"; };
-  if (link < topology.first_lane) return fmt::format("device {}, port {}", link / 2, way(link));
-  if (link < topology.first_card) {
-    const std::uint32_t number = link - topology.first_lane;
-    return fmt::format("device {}, lane to its card, {}", number / 2, way(number));
-  }
-  if (link < topology.first_inside) {
-    const std::uint32_t number = link - topology.first_card;
-    const auto cards = static_cast<std::uint32_t>(topology.cards_per_node);
-    return fmt::format("node {}, card {}, {}", number / 2 / cards, number / 2 % cards, way(number));
-  }
-  std::string name = fmt::format("node {}, inside", link - topology.first_inside);
-  for (const Topology::Level& level : topology.levels) {
-    if (link < level.first_link) break;
-    const std::uint32_t number = link - level.first_link;
-    name = fmt::format("{} {}, {}", level.name, number / 2, number % 2 == 0 ? "up" : "down");
-  }
-  return name;
-}
-
 }  // namespace hydraulis

@@ -55,9 +55,6 @@ std::vector<std::uint32_t> route(const Topology& topology, int source, int desti
 /// Sum over the links of a route.
 double latency_seconds(const Topology& topology, std::span<const std::uint32_t> route);
 
-/// "node 3, card 1, out", for people.
-std::string link_name(const Topology& topology, std::uint32_t link);
-
 /// Numbers of single links.
 std::uint32_t port_link(const Topology& topology, int device, bool in);
 std::uint32_t lane_link(const Topology& topology, int device, bool in);

@@ -227,7 +227,7 @@ class StageWriter {
                                               : std::vector{layers_of(stage_, step.chunk)};
     std::vector<int> after;
     const bool waits = first && work_.overlap == Overlap::off && forwards_begun_++ == 0;
-    if (waits) after.push_back(gathered_.empty() ? -1 : gathered_.back().instruction);
+    if (waits && !gathered_.empty()) after.push_back(gathered_.back().instruction);
     const int from = neighbour(step.chunk, -1);
     if (from >= 0) {
       after.push_back(receive(Op::receive_activation, StreamKind::activation_receive, step, from,
@@ -237,7 +237,7 @@ class StageWriter {
     for (std::size_t i = 0; first && work_.overlap == Overlap::on && i < cut.size(); ++i) {
       const int gather = latest(gathered_, with_ends(cut[i], step.chunk));
       const auto piece = static_cast<std::size_t>(index) + 1 - cut.size() + i;
-      instructions_[piece].depends_on.push_back(gather);
+      if (gather >= 0) instructions_[piece].depends_on.push_back(gather);
     }
     if (from >= 0) fed_forwards_.push_back(index);
     send(Op::send_activation, StreamKind::activation_send, step, neighbour(step.chunk, 1), index);

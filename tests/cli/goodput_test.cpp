@@ -43,7 +43,7 @@ class GoodputCommand : public ::testing::Test {
   Command command_;
 };
 
-TEST_F(GoodputCommand, tells_what_is_left_and_where_the_rest_went) {
+TEST_F(GoodputCommand, TellsWhatIsLeftAndWhereTheRestWent) {
   const Json json = command_.json(goodput({"--days", "10"}));
   double shares = 0;
   for (const auto& part : json["wall_time"]) shares += part["share"].get<double>();
@@ -64,7 +64,7 @@ TEST_F(GoodputCommand, tells_what_is_left_and_where_the_rest_went) {
   EXPECT_THAT(command_.run(goodput()).out, ::testing::HasSubstr("waiting for repair"));
 }
 
-TEST_F(GoodputCommand, without_failures_only_checkpoints_cost) {
+TEST_F(GoodputCommand, WithoutFailuresOnlyCheckpointsCost) {
   write_faults(R"({"checkpoint": {"write_seconds": 50, "interval_iterations": 10}})");
   const Json json = command_.json(goodput());
   const double iteration = json["clusters"][0]["mean_ms"].get<double>() / 1e3;
@@ -73,7 +73,7 @@ TEST_F(GoodputCommand, without_failures_only_checkpoints_cost) {
   EXPECT_TRUE(json["job_mtbf_seconds"].is_null());
 }
 
-TEST_F(GoodputCommand, is_reproducible_on_any_number_of_threads) {
+TEST_F(GoodputCommand, IsReproducibleOnAnyNumberOfThreads) {
   const Outcome one = command_.run(goodput({"--reproducible", "--json", "--threads", "1"}));
   const Outcome three = command_.run(goodput({"--reproducible", "--json", "--threads", "3"}));
   EXPECT_EQ(one.code, 0) << one.err;
@@ -81,7 +81,7 @@ TEST_F(GoodputCommand, is_reproducible_on_any_number_of_threads) {
   EXPECT_THAT(one.out, ::testing::Not(::testing::HasSubstr("simulated_days_per_second")));
 }
 
-TEST_F(GoodputCommand, shrinks_by_plans_for_fewer_nodes) {
+TEST_F(GoodputCommand, ShrinksByPlansForFewerNodes) {
   write_faults(R"({"failures": {"node_mtbf_days": 20},
                    "checkpoint": {"write_seconds": 40, "interval_minutes": 20},
                    "recovery": {"mode": "shrink", "repair_hours": 24, "least_nodes": 6}})");
@@ -99,7 +99,7 @@ TEST_F(GoodputCommand, shrinks_by_plans_for_fewer_nodes) {
   EXPECT_TRUE(json["intervals"].is_null());
 }
 
-TEST_F(GoodputCommand, bad_input_is_one_line) {
+TEST_F(GoodputCommand, BadInputIsOneLine) {
   expect_refused(command_.run(with_plan("goodput")), 2, "--faults");
   expect_refused(command_.run(goodput({"--days", "0"})), 2, "--days");
   expect_refused(command_.run(goodput({"--replications", "1"})), 2, "--replications");
@@ -122,7 +122,7 @@ TEST_F(GoodputCommand, bad_input_is_one_line) {
   expect_refused(command_.run(with_plan("simulate", {"--known-stragglers"})), 2, "--faults");
 }
 
-TEST_F(GoodputCommand, no_jitter_is_byte_identical_to_no_faults) {
+TEST_F(GoodputCommand, NoJitterIsByteIdenticalToNoFaults) {
   write_faults(R"({"jitter": {"compute": {"coefficient_of_variation": 0}}})");
   const Arguments quiet = {"--reproducible", "--json"};
   Arguments faulty = quiet;
@@ -131,7 +131,7 @@ TEST_F(GoodputCommand, no_jitter_is_byte_identical_to_no_faults) {
             command_.run(with_plan("simulate", faulty)).out);
 }
 
-TEST_F(GoodputCommand, a_straggler_slows_simulated_iterations) {
+TEST_F(GoodputCommand, AStragglerSlowsSimulatedIterations) {
   write_faults(R"({"stragglers": [{"nodes": [0], "factor": 2}]})");
   const Json plain = command_.json(with_plan("simulate"));
   const Json slow = command_.json(with_plan("simulate", {"--faults", "faults.json"}));

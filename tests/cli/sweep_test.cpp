@@ -98,6 +98,14 @@ TEST_F(SweepCommand, ASweepOfWhichNothingFitsSaysWhy) {
   EXPECT_NE(large.err.find("memory"), std::string::npos) << large.err;
 }
 
+TEST_F(SweepCommand, AnOutputThatCannotBeWrittenIsRefusedAtOnce) {
+  write(R"json({"seed": [1]})json");
+  expect_refused(command_.run({"sweep", "sweep.json", "-o", "."}), 2, "is a folder");
+  expect_refused(command_.run({"sweep", "sweep.json", "-o", "none/r.h5"}), 2, "does not exist");
+  EXPECT_FALSE(exists("none"));
+  EXPECT_FALSE(exists("..parts"));
+}
+
 TEST_F(SweepCommand, WrongInputIsRefusedByName) {
   write(R"json({"nodes": [1]})json");
   const Outcome axis = command_.run({"sweep", "sweep.json", "-o", "r.h5"});

@@ -273,6 +273,18 @@ TEST(PlanBuild, SetsAreChosenByTheTrafficThatIsNotHidden) {
   EXPECT_LT(seconds(), 0.99 * all_counted);
 }
 
+TEST(PlanBuild, NothingIsProposedForMoreDevicesThanThinningCanBear) {
+  const LengthTrace trace = load_trace("web-gpt2");
+  ClusterSpec cluster = load_cluster("a800-64");
+  cluster.nodes = 1'000;
+  try {
+    make_plan(case_study_request(), load_model("llama-32b"), cluster, {}, &trace);
+    ADD_FAILURE() << "expected an error";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("8000 devices"), HasSubstr("--strategies")));
+  }
+}
+
 TEST(PlanBuild, UnknownNamesAreRefused) {
   PlanRequest request = case_study_request();
   request.model = "llama-33b";

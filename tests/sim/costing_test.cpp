@@ -46,7 +46,7 @@ double cost_of(const Instruction& instruction, const CostModel& model,
 // 1e-6·(300² + 100²) + 1e-3·(400 + 50) + 0.1
 constexpr double kWhole = 0.1 + 0.45 + 0.1;
 
-TEST(costing, a_third_of_the_stage_time_is_forward) {
+TEST(Costing, AThirdOfTheStageTimeIsForward) {
   const CostModel model = small_model();
   EXPECT_NEAR(cost_of(make(Op::forward, StreamKind::compute, 0), model), kWhole / 3, 1e-12);
   EXPECT_NEAR(cost_of(make(Op::recompute, StreamKind::compute, 0), model), kWhole / 3, 1e-12);
@@ -59,7 +59,7 @@ TEST(costing, a_third_of_the_stage_time_is_forward) {
               1e-12);
 }
 
-TEST(costing, transfers_are_latency_plus_bytes_over_bandwidth) {
+TEST(Costing, TransfersAreLatencyPlusBytesOverBandwidth) {
   CostModel model = small_model();
   Instruction send = make(Op::send_activation, StreamKind::activation_send, 0);
   send.peer = 1;
@@ -79,7 +79,7 @@ TEST(costing, transfers_are_latency_plus_bytes_over_bandwidth) {
   EXPECT_GT(cost_of(gather, model), 0);
 }
 
-TEST(costing, halving_bandwidth_doubles_the_bytes_term_and_latency_its_own) {
+TEST(Costing, HalvingBandwidthDoublesTheBytesTermAndLatencyItsOwn) {
   const CostModel model = small_model();
   Instruction reduce = make(Op::reduce_gradients, StreamKind::parameters);
   reduce.transfers = 3;
@@ -100,7 +100,7 @@ TEST(costing, halving_bandwidth_doubles_the_bytes_term_and_latency_its_own) {
   EXPECT_EQ(cost_of(forward, model, slow), cost_of(forward, model));
 }
 
-TEST(costing, norm_is_a_tree_and_the_optimizer_step_moves_the_owned_states) {
+TEST(Costing, NormIsATreeAndTheOptimizerStepMovesTheOwnedStates) {
   const CostModel model = small_model();
   // 4 devices a node: 2 steps of 10 µs; 2 nodes: 1 step of 20 µs; there and back.
   EXPECT_NEAR(cost_of(make(Op::gradient_norm, StreamKind::collective), model),
@@ -110,7 +110,7 @@ TEST(costing, norm_is_a_tree_and_the_optimizer_step_moves_the_owned_states) {
               1e-15);
 }
 
-TEST(costing, without_communication_only_computation_takes_time) {
+TEST(Costing, WithoutCommunicationOnlyComputationTakesTime) {
   const CostModel model = small_model();
   CostingOptions options;
   options.no_communication = true;
@@ -126,7 +126,7 @@ TEST(costing, without_communication_only_computation_takes_time) {
               1e-12);
 }
 
-TEST(costing, what_has_no_cost_is_refused) {
+TEST(Costing, WhatHasNoCostIsRefused) {
   const CostModel model = small_model();
   const Instruction forward = make(Op::forward, StreamKind::compute, 0);
   EXPECT_THROW(cost_of(make(Op::offload, StreamKind::host_copy), model), InputError);
@@ -144,7 +144,7 @@ TEST(costing, what_has_no_cost_is_refused) {
   EXPECT_THROW(cost_of(forward, no_link), InputError);
 }
 
-TEST(costing, assumptions_name_what_times_contain_and_the_scaled_links) {
+TEST(Costing, AssumptionsNameWhatTimesContainAndTheScaledLinks) {
   CostModel model = small_model();
   CostingOptions options;
   options.bandwidth_scale = 0.5;

@@ -45,17 +45,17 @@ void compare_with_reference(EventQueue queue, std::uint64_t seed) {
   }
 }
 
-TEST(event_queue, pops_by_time_then_by_order_of_pushing) {
+TEST(EventQueue, PopsByTimeThenByOrderOfPushing) {
   for (std::uint64_t seed = 0; seed < 10; ++seed) compare_with_reference(EventQueue(), seed);
 }
 
-TEST(event_queue, keeps_the_order_when_sequence_numbers_run_out) {
+TEST(EventQueue, KeepsTheOrderWhenSequenceNumbersRunOut) {
   for (const std::uint32_t left : {0U, 1U, 7U, 500U, 1500U}) {
     compare_with_reference(EventQueue(std::numeric_limits<std::uint32_t>::max() - left), left);
   }
 }
 
-TEST(event_queue, negative_zero_is_zero) {
+TEST(EventQueue, NegativeZeroIsZero) {
   EventQueue queue;
   queue.push(0.0, 1);
   queue.push(-0.0, 2);
@@ -66,7 +66,7 @@ TEST(event_queue, negative_zero_is_zero) {
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(engine, runs_until_nothing_is_pending) {
+TEST(Engine, RunsUntilNothingIsPending) {
   Engine engine;
   engine.schedule_at(1.0, 3);
   std::vector<double> times;
@@ -79,7 +79,7 @@ TEST(engine, runs_until_nothing_is_pending) {
   EXPECT_EQ(engine.pending(), 0U);
 }
 
-TEST(engine, refuses_times_that_are_not_finite_or_in_the_past) {
+TEST(Engine, RefusesTimesThatAreNotFiniteOrInThePast) {
   Engine engine;
   for (const double time : {std::nan(""), std::numeric_limits<double>::infinity(),
                             -std::numeric_limits<double>::infinity(), -1.0}) {

@@ -19,7 +19,7 @@ std::string refusal(const char* text) {
   return "accepted";
 }
 
-TEST(faults, a_whole_file_is_read_with_its_units) {
+TEST(Faults, AWholeFileIsReadWithItsUnits) {
   const Faults faults = parse(R"({
     "seed": 5,
     "notes": "what a site measured",
@@ -61,14 +61,14 @@ TEST(faults, a_whole_file_is_read_with_its_units) {
   EXPECT_DOUBLE_EQ(checkpoint_read_seconds(*faults.checkpoint, 7e9, 12, 8), 84.0 / 40);
 }
 
-TEST(faults, an_empty_file_says_nothing) {
+TEST(Faults, AnEmptyFileSaysNothing) {
   const Faults faults = parse("{}");
   EXPECT_FALSE(faults.variance.any());
   EXPECT_FALSE(faults.failures);
   EXPECT_FALSE(faults.checkpoint);
 }
 
-TEST(faults, the_slowest_of_storage_and_nodes_writes) {
+TEST(Faults, TheSlowestOfStorageAndNodesWrites) {
   CheckpointModel checkpoint;
   checkpoint.write_bandwidth = 100;
   checkpoint.write_bandwidth_per_node = 20;
@@ -81,7 +81,7 @@ TEST(faults, the_slowest_of_storage_and_nodes_writes) {
   EXPECT_DOUBLE_EQ(checkpoint_write_seconds(checkpoint, 1000, 1, 10), 7);
 }
 
-TEST(faults, what_is_wrong_is_named_in_one_line) {
+TEST(Faults, WhatIsWrongIsNamedInOneLine) {
   using ::testing::HasSubstr;
   for (
       const auto& [text, expected] : std::initializer_list<std::pair<const char*, const char*>>{

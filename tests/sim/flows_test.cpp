@@ -1,4 +1,4 @@
-#include "sim/flows.h"
+#include "tests/sim/flows.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "sim/flows.h"
+#include "tests/sim/flows.h"
 #include "tests/sim/moving_program.h"
 
 namespace hydraulis {

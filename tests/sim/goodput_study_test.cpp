@@ -33,7 +33,15 @@ TrainingJob daly_job() {
   return job;
 }
 
-TEST(goodput_study, exponential_failures_give_dalys_formula) {
+/// Share of the time that is useful with exponential failures of the whole job, a blocking
+/// checkpoint of `cost` seconds every `interval` seconds of training and `restart` seconds lost at
+/// each failure, failures while restarting included (Daly 2006, equation 20):
+/// interval / (M·e^(restart/M)·(e^((interval + cost)/M) - 1)).
+double daly_goodput(double interval, double cost, double restart, double mtbf) {
+  return interval / (mtbf * std::exp(restart / mtbf) * std::expm1((interval + cost) / mtbf));
+}
+
+TEST(GoodputStudy, ExponentialFailuresGiveDalysFormula) {
   TrainingJob job = daly_job();
   for (const double interval : {300.0, 900.0, 3000.0}) {
     job.interval_seconds = interval;
@@ -46,7 +54,7 @@ TEST(goodput_study, exponential_failures_give_dalys_formula) {
   }
 }
 
-TEST(goodput_study, iterations_that_vary_give_it_too) {
+TEST(GoodputStudy, IterationsThatVaryGiveItToo) {
   TrainingJob job = daly_job();
   job.iterations = {{{5, 500}, {8, 900}, {17, 1600}}};
   const Goodput got = measure_goodput(job, 24, 2);
@@ -55,7 +63,7 @@ TEST(goodput_study, iterations_that_vary_give_it_too) {
   EXPECT_NEAR(got.goodput.mean, expected, 1.5 * got.goodput.half_width + 1e-3);
 }
 
-TEST(goodput_study, the_best_interval_is_near_young_and_daly) {
+TEST(GoodputStudy, TheBestIntervalIsNearYoungAndDaly) {
   TrainingJob job = daly_job();
   job.horizon_seconds = 40 * kDay;
   const IntervalSearch search = search_interval(job, 16, 2);
@@ -80,14 +88,14 @@ TEST(goodput_study, the_best_interval_is_near_young_and_daly) {
   EXPECT_THROW(search_interval(job, 16, 1), InputError);
 }
 
-TEST(goodput_study, dalys_interval_by_its_own_numbers) {
+TEST(GoodputStudy, DalysIntervalByItsOwnNumbers) {
   // C = 5 min, M = 24 h: √(2·5·1440) = 120 min; Daly: 120·(1 + √(5/2880)/3 + 5/2880/9) - 5.
   EXPECT_NEAR(young_interval(5, 1440), 120, 1e-9);
   EXPECT_NEAR(daly_interval(5, 1440), 120 * (1 + 0.0416667 / 3 + 0.00173611 / 9) - 5, 1e-4);
   EXPECT_EQ(daly_interval(10, 5), 5);
 }
 
-TEST(goodput_study, without_spares_a_node_is_up_for_mtbf_over_mtbf_and_repair) {
+TEST(GoodputStudy, WithoutSparesANodeIsUpForMtbfOverMtbfAndRepair) {
   TrainingJob job = daly_job();
   job.nodes = 1;
   job.failures = {};
@@ -109,7 +117,7 @@ TEST(goodput_study, without_spares_a_node_is_up_for_mtbf_over_mtbf_and_repair) {
   EXPECT_LT(got.time.waiting / job.horizon_seconds, 0.002);
 }
 
-TEST(goodput_study, results_are_the_same_on_any_number_of_threads) {
+TEST(GoodputStudy, ResultsAreTheSameOnAnyNumberOfThreads) {
   TrainingJob job = daly_job();
   job.horizon_seconds = 5 * kDay;
   const Goodput one = measure_goodput(job, 7, 1);
@@ -123,7 +131,7 @@ TEST(goodput_study, results_are_the_same_on_any_number_of_threads) {
   EXPECT_THROW(measure_goodput(job, 2, 1), InputError);
 }
 
-TEST(goodput_study, intervals_are_students) {
+TEST(GoodputStudy, IntervalsAreStudents) {
   // 2, 4, 6, 8: mean 5, standard deviation 2.58199, standard error 1.29099, t 3.18245.
   const Estimate four = estimate({2, 4, 6, 8});
   EXPECT_DOUBLE_EQ(four.mean, 5);
@@ -134,7 +142,7 @@ TEST(goodput_study, intervals_are_students) {
   EXPECT_NEAR(estimate(values).half_width, 2.13145 * std::sqrt(22.6666667 / 16), 1e-3);
 }
 
-TEST(weibull, has_the_mean_and_shape_asked_for) {
+TEST(Weibull, HasTheMeanAndShapeAskedFor) {
   EXPECT_NEAR(gamma_function(5), 24, 1e-11);
   EXPECT_NEAR(gamma_function(1.5), std::sqrt(std::numbers::pi) / 2, 1e-13);
   EXPECT_NEAR(gamma_function(11), 3628800, 1e-5);

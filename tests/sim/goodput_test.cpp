@@ -37,7 +37,7 @@ TrainingJob failing_job() {
 
 constexpr double kSoon = 1e-3;  ///< the failure is that exact
 
-TEST(goodput, without_failures_only_checkpoints_cost_time) {
+TEST(Goodput, WithoutFailuresOnlyCheckpointsCostTime) {
   for (const std::uint64_t iterations : {0, 10}) {
     TrainingJob job = steady_job();
     job.interval_iterations = iterations;
@@ -54,7 +54,7 @@ TEST(goodput, without_failures_only_checkpoints_cost_time) {
   EXPECT_DOUBLE_EQ(run_job(none, 0).goodput, 1);
 }
 
-TEST(goodput, an_interval_is_completed_by_whole_iterations) {
+TEST(Goodput, AnIntervalIsCompletedByWholeIterations) {
   TrainingJob job = steady_job();
   job.interval_seconds = 91;  // ten iterations too
   EXPECT_DOUBLE_EQ(run_job(job, 0).goodput, 1 / 1.2);
@@ -62,7 +62,7 @@ TEST(goodput, an_interval_is_completed_by_whole_iterations) {
   EXPECT_DOUBLE_EQ(run_job(job, 0).goodput, 1 / 3.0);
 }
 
-TEST(goodput, asynchronous_checkpoints_stop_for_the_snapshot_unless_the_last_is_still_written) {
+TEST(Goodput, AsynchronousCheckpointsStopForTheSnapshotUnlessTheLastIsStillWritten) {
   TrainingJob job = steady_job();
   job.asynchronous = true;
   job.snapshot_seconds = 4;
@@ -77,7 +77,7 @@ TEST(goodput, asynchronous_checkpoints_stop_for_the_snapshot_unless_the_last_is_
   EXPECT_DOUBLE_EQ(run.time.checkpoint, 54 * 100);
 }
 
-TEST(goodput, a_single_failure_solved_by_hand) {
+TEST(Goodput, ASingleFailureSolvedByHand) {
   // Eight cycles of 120 s end at 960 s; the 40 s behind them are lost at 1,000 s. With a spare:
   // 30 + 50 + 20 s later, at 1,100 s, three cycles follow, and 40 s of the next.
   TrainingJob job = failing_job();
@@ -109,7 +109,7 @@ TEST(goodput, a_single_failure_solved_by_hand) {
   EXPECT_NEAR(run_job(job, 0).time.useful, 1140, kSoon);
 }
 
-TEST(goodput, a_failure_while_a_checkpoint_is_written_loses_what_it_was_to_save) {
+TEST(Goodput, AFailureWhileACheckpointIsWrittenLosesWhatItWasToSave) {
   // Asynchronous, written for 60 s behind a snapshot of 5 s: the tenth interval's snapshot ends at
   // 9 · 105 + 105 = 1,050 s; a failure at 1,000 s finds the ninth (from 945 s) just being written.
   TrainingJob job = failing_job();
@@ -148,7 +148,7 @@ std::pair<TrainingJob, std::uint64_t> shrinking_job() {
   }
 }
 
-TEST(goodput, a_shrunk_job_goes_on_more_slowly) {
+TEST(Goodput, AShrunkJobGoesOnMoreSlowly) {
   const auto [job, replication] = shrinking_job();
   const WallTime time = run_job(job, replication).time;
   EXPECT_DOUBLE_EQ(time.recovery, 100);
@@ -160,7 +160,7 @@ TEST(goodput, a_shrunk_job_goes_on_more_slowly) {
   EXPECT_NEAR(time.degraded, (9'900 - failed) * 6 / 16, 1e-6);
 }
 
-TEST(goodput, a_shrunk_job_grows_back_behind_a_checkpoint) {
+TEST(Goodput, AShrunkJobGrowsBackBehindACheckpoint) {
   auto [job, replication] = shrinking_job();
   job.recovery.repair_seconds = 500;  // 400 s after it goes on: in its 25th iteration
   const WallTime time = run_job(job, replication).time;
@@ -169,7 +169,7 @@ TEST(goodput, a_shrunk_job_grows_back_behind_a_checkpoint) {
   EXPECT_EQ(time.waiting, 0);
 }
 
-TEST(goodput, a_job_that_may_shrink_no_further_waits) {
+TEST(Goodput, AJobThatMayShrinkNoFurtherWaits) {
   TrainingJob job = shrinking_job().first;
   job.iterations.pop_back();
   job.horizon_seconds = 1e6;
@@ -179,7 +179,7 @@ TEST(goodput, a_job_that_may_shrink_no_further_waits) {
   EXPECT_EQ(run.time.degraded, 0);
 }
 
-TEST(goodput, the_parts_add_up_to_the_whole_whatever_happens) {
+TEST(Goodput, ThePartsAddUpToTheWholeWhateverHappens) {
   Random random(3);
   for (int trial = 0; trial < 200; ++trial) {
     TrainingJob job;
@@ -218,7 +218,7 @@ TEST(goodput, the_parts_add_up_to_the_whole_whatever_happens) {
   }
 }
 
-TEST(goodput, failures_do_not_depend_on_the_interval) {
+TEST(Goodput, FailuresDoNotDependOnTheInterval) {
   TrainingJob job = failing_job();
   job.nodes = 8;
   job.failures.weibull_shape = 1;
@@ -232,7 +232,7 @@ TEST(goodput, failures_do_not_depend_on_the_interval) {
   EXPECT_NE(run_job(job, 5).failures, one.failures);
 }
 
-TEST(goodput, jobs_that_cannot_be_are_refused) {
+TEST(Goodput, JobsThatCannotBeAreRefused) {
   const auto refused = [](auto&& change) {
     TrainingJob job = failing_job();
     change(job);

@@ -43,7 +43,7 @@ std::vector<BatchPlan> drawn_plans(int count) {
   return plans;
 }
 
-TEST(iterations, without_communication_the_makespan_is_the_planners_recurrence) {
+TEST(Iterations, WithoutCommunicationTheMakespanIsThePlannersRecurrence) {
   const CostModel model = small_model();
   for (const BatchPlan& plan : drawn_plans(30)) {
     double expected = 0;
@@ -63,7 +63,7 @@ TEST(iterations, without_communication_the_makespan_is_the_planners_recurrence) 
   }
 }
 
-TEST(iterations, lowered_programs_give_the_hand_solved_makespans) {
+TEST(Iterations, LoweredProgramsGiveTheHandSolvedMakespans) {
   CostModel model = small_model();
   // Every micro-batch takes 1 s forward and 2 s backward on each stage.
   for (SchemeCoefficients& known : model.profile.schemes) known.a = known.b = 0, known.c = 3;
@@ -88,7 +88,7 @@ TEST(iterations, lowered_programs_give_the_hand_solved_makespans) {
   }
 }
 
-TEST(iterations, idle_share_counts_waiting_for_other_pipelines_and_unused_devices) {
+TEST(Iterations, IdleShareCountsWaitingForOtherPipelinesAndUnusedDevices) {
   CostModel model = small_model();
   for (SchemeCoefficients& known : model.profile.schemes) known.a = known.c = 0, known.b = 1e-3;
   BatchPlan plan;
@@ -103,7 +103,7 @@ TEST(iterations, idle_share_counts_waiting_for_other_pipelines_and_unused_device
   EXPECT_DOUBLE_EQ(iteration.result.mfu, flops / (1.0 * 8 * 1e9));
 }
 
-TEST(iterations, padding_takes_time_but_is_not_counted_as_work) {
+TEST(Iterations, PaddingTakesTimeButIsNotCountedAsWork) {
   const CostModel model = small_model();
   BatchPlan plan;
   plan.pipelines = {pipeline_of(2, 1, {{1000}})};
@@ -115,7 +115,7 @@ TEST(iterations, padding_takes_time_but_is_not_counted_as_work) {
   EXPECT_EQ(with.result.flops, without.result.flops);
 }
 
-TEST(iterations, threads_do_not_change_results) {
+TEST(Iterations, ThreadsDoNotChangeResults) {
   const CostModel model = small_model();
   const auto plans = drawn_plans(40);
   IterationOptions options;
@@ -138,7 +138,7 @@ TEST(iterations, threads_do_not_change_results) {
   EXPECT_EQ(one.summary.events, four.summary.events);
 }
 
-TEST(iterations, the_earliest_error_is_reported_with_its_iteration) {
+TEST(Iterations, TheEarliestErrorIsReportedWithItsIteration) {
   const CostModel model = small_model();
   auto plans = drawn_plans(40);
   for (const int broken : {11, 12, 30}) {
@@ -161,7 +161,7 @@ TEST(iterations, the_earliest_error_is_reported_with_its_iteration) {
   EXPECT_THROW(simulate(plans, model, none), InputError);
 }
 
-TEST(iterations, communication_only_adds_time_and_shrinks_with_bandwidth) {
+TEST(Iterations, CommunicationOnlyAddsTimeAndShrinksWithBandwidth) {
   const CostModel model = small_model();
   for (const BatchPlan& plan : drawn_plans(10)) {
     IterationOptions options;
@@ -172,7 +172,7 @@ TEST(iterations, communication_only_adds_time_and_shrinks_with_bandwidth) {
   }
 }
 
-TEST(iterations, memory_high_water_follows_the_tokens_alive) {
+TEST(Iterations, MemoryHighWaterFollowsTheTokensAlive) {
   CostModel model = small_model();
   model.memory = MemoryModel::composed;
   model.cluster.device.memory_bytes = 80e9;
@@ -196,7 +196,7 @@ TEST(iterations, memory_high_water_follows_the_tokens_alive) {
   }
 }
 
-TEST(iterations, running_out_of_memory_says_by_how_much) {
+TEST(Iterations, RunningOutOfMemorySaysByHowMuch) {
   CostModel model = small_model();
   model.memory = MemoryModel::composed;
   model.cluster.device.memory_bytes = 1e6;
@@ -221,7 +221,7 @@ RunSummary summarise(const std::vector<IterationResult>& iterations, int devices
   return totals.summary(devices, peak_flops);
 }
 
-TEST(run_totals, weigh_by_time_and_take_the_nearest_rank) {
+TEST(RunTotals, WeighByTimeAndTakeTheNearestRank) {
   std::vector<IterationResult> iterations(20);
   for (int i = 0; i < 20; ++i) {
     iterations[i].time_seconds = 20 - i;

@@ -18,7 +18,7 @@ Slowdown slow_node(int node, double factor) {
   return slowdown;
 }
 
-TEST(known_stragglers, nodes_of_one_speed_are_groups) {
+TEST(KnownStragglers, NodesOfOneSpeedAreGroups) {
   ClusterSpec cluster = small_model().cluster;
   cluster.nodes = 6;
   Variance variance;
@@ -39,7 +39,7 @@ TEST(known_stragglers, nodes_of_one_speed_are_groups) {
   EXPECT_EQ(known.devices(), cluster.devices());
 }
 
-TEST(known_stragglers, clusters_that_are_unlike_already_stay_so) {
+TEST(KnownStragglers, ClustersThatAreUnlikeAlreadyStaySo) {
   ClusterSpec cluster = small_model().cluster;
   cluster.nodes = 4;
   cluster.groups = {{2, cluster.device, 1}, {2, cluster.device, 2}};
@@ -53,7 +53,7 @@ TEST(known_stragglers, clusters_that_are_unlike_already_stay_so) {
   EXPECT_DOUBLE_EQ(known.groups[2].relative_speed, 0.5);
 }
 
-TEST(known_stragglers, the_same_plan_takes_the_same_time_known_or_not) {
+TEST(KnownStragglers, TheSamePlanTakesTheSameTimeKnownOrNot) {
   BatchPlan plan;
   plan.pipelines = {pipeline_of(1, 4, {{500}, {700}}), pipeline_of(1, 4, {{600}})};
   IterationOptions options;

@@ -23,7 +23,7 @@ CostModel linear_model(double b) {
   return model;
 }
 
-TEST(losses, by_hand) {
+TEST(Losses, ByHand) {
   const CostModel model = linear_model(1e-3);
   IterationOptions options;
   options.costing.no_communication = true;
@@ -46,7 +46,7 @@ TEST(losses, by_hand) {
   EXPECT_EQ(losses.optimizer, 0);
 }
 
-TEST(losses, add_up_to_the_whole_under_every_schedule) {
+TEST(Losses, AddUpToTheWholeUnderEverySchedule) {
   CostModel model = small_model();
   model.model.layers = model.profile.model.layers = 15;
   Random random(5);
@@ -79,7 +79,7 @@ TEST(losses, add_up_to_the_whole_under_every_schedule) {
   }
 }
 
-TEST(losses, of_a_run_are_the_sum_of_its_iterations) {
+TEST(Losses, OfARunAreTheSumOfItsIterations) {
   const CostModel model = small_model();
   std::vector<BatchPlan> plans(3);
   plans[0].pipelines = {pipeline_of(1, 2, {{100}, {900}})};
@@ -97,7 +97,7 @@ TEST(losses, of_a_run_are_the_sum_of_its_iterations) {
   EXPECT_EQ(run.summary.p99_seconds, times[2]);
 }
 
-TEST(losses, iterations_out_of_memory_are_counted_where_that_is_asked_for) {
+TEST(Losses, IterationsOutOfMemoryAreCountedWhereThatIsAskedFor) {
   CostModel model = small_model();
   model.memory = MemoryModel::composed;
   std::vector<BatchPlan> plans(4);
@@ -122,7 +122,7 @@ TEST(losses, iterations_out_of_memory_are_counted_where_that_is_asked_for) {
   EXPECT_TRUE(run.iterations[2].out_of_memory);
 }
 
-TEST(critical_path, adds_up_to_the_makespan_and_gains_are_replays) {
+TEST(CriticalPath, AddsUpToTheMakespanAndGainsAreReplays) {
   const CostModel model = small_model();
   BatchPlan plan;
   plan.pipelines = {pipeline_of(1, 4, {{700}, {300}, {900}, {100}}), pipeline_of(2, 1, {{800}})};

@@ -13,7 +13,7 @@ namespace {
 using testing::pipeline_of;
 using testing::small_model;
 
-TEST(memory_timeline, its_peaks_are_the_high_water_marks_of_every_schedule) {
+TEST(MemoryTimeline, ItsPeaksAreTheHighWaterMarksOfEverySchedule) {
   CostModel model = small_model();
   model.model.layers = model.profile.model.layers = 15;
   model.memory = MemoryModel::composed;
@@ -48,7 +48,7 @@ TEST(memory_timeline, its_peaks_are_the_high_water_marks_of_every_schedule) {
   }
 }
 
-TEST(memory_timeline, by_hand) {
+TEST(MemoryTimeline, ByHand) {
   CostModel model = small_model();
   model.memory = MemoryModel::composed;
   BatchPlan plan;

@@ -34,7 +34,7 @@ std::string message_of(const std::function<void()>& act) {
   return "no error";
 }
 
-TEST(replay, unit_times_give_the_hand_solved_makespans) {
+TEST(Replay, UnitTimesGiveTheHandSolvedMakespans) {
   struct Case {
     int stages, micro_batches;
     double makespan;
@@ -58,24 +58,24 @@ TEST(replay, unit_times_give_the_hand_solved_makespans) {
   }
 }
 
-TEST(replay, later_stages_hold_fewer_micro_batches_under_1f1b) {
+TEST(Replay, LaterStagesHoldFewerMicroBatchesUnder1f1b) {
   const Replay result = run(HandPipeline(4, 9, false), ones(9), 2);
   for (int s = 0; s < 4; ++s) EXPECT_EQ(result.stages[s].peak_live_micro_batches, 4 - s);
 }
 
-TEST(replay, backward_of_twice_the_forward) {
+TEST(Replay, BackwardOfTwiceTheForward) {
   EXPECT_EQ(run(HandPipeline(4, 16, false), ones(16), 2).makespan_seconds, 57);
   EXPECT_EQ(run(HandPipeline(8, 64, false), ones(64), 2).makespan_seconds, 213);
 }
 
-TEST(replay, unequal_micro_batches_agree_with_three_independent_implementations) {
+TEST(Replay, UnequalMicroBatchesAgreeWithThreeIndependentImplementations) {
   EXPECT_NEAR(run(HandPipeline(8, 64, false), drawn_weights(64), 2).makespan_seconds, 322.156896,
               1e-6);
   EXPECT_NEAR(run(HandPipeline(16, 128, false), drawn_weights(128), 2).makespan_seconds, 691.617401,
               1e-6);
 }
 
-TEST(replay, longest_first_shortens_unequal_pipelines) {
+TEST(Replay, LongestFirstShortensUnequalPipelines) {
   auto few = drawn_weights(64);
   std::sort(few.rbegin(), few.rend());
   EXPECT_NEAR(run(HandPipeline(8, 64, false), few, 2).makespan_seconds, 226.780, 1e-3);
@@ -84,7 +84,7 @@ TEST(replay, longest_first_shortens_unequal_pipelines) {
   EXPECT_NEAR(run(HandPipeline(16, 128, false), many, 2).makespan_seconds, 461.179, 1e-3);
 }
 
-TEST(replay, transfers_take_time_and_double_at_half_the_bandwidth) {
+TEST(Replay, TransfersTakeTimeAndDoubleAtHalfTheBandwidth) {
   // One micro-batch over 3 stages: 3 forwards, 2 transfers, 3 backwards, 2 transfers.
   const HandPipeline hand(3, 1, false);
   const Replay fast = run(hand, ones(1), 2, 0.25);
@@ -97,7 +97,7 @@ TEST(replay, transfers_take_time_and_double_at_half_the_bandwidth) {
   EXPECT_EQ(slow.stages[1].communication_seconds, 2 * fast.stages[1].communication_seconds);
 }
 
-TEST(replay, transfers_under_computation_are_not_exposed) {
+TEST(Replay, TransfersUnderComputationAreNotExposed) {
   // Two stages, two micro-batches under GPipe, forward 1, transfer 0.5. Stage 0 sends the first
   // activation during its second forward; the second one is exposed, and so are the gradients while
   // it has nothing to do.
@@ -112,7 +112,7 @@ TEST(replay, transfers_under_computation_are_not_exposed) {
   EXPECT_EQ(result.stages[1].exposed_communication_seconds, 1.0);  // 1–1.5 and 5.5–6
 }
 
-TEST(replay, a_transfer_waits_for_the_link_of_the_one_before) {
+TEST(Replay, ATransferWaitsForTheLinkOfTheOneBefore) {
   // Forwards of 1 and transfers of 3: stage 1 starts at 4, 7, 10.
   const HandPipeline hand(2, 3, true);
   const Replay result = run(hand, ones(3), 1, 3);
@@ -125,7 +125,7 @@ TEST(replay, a_transfer_waits_for_the_link_of_the_one_before) {
   EXPECT_EQ(starts, (std::vector<double>{4, 7, 10}));
 }
 
-TEST(replay, an_unused_device_changes_nothing_but_the_share_of_idle_devices) {
+TEST(Replay, AnUnusedDeviceChangesNothingButTheShareOfIdleDevices) {
   HandPipeline hand(4, 6, false);
   const Durations durations = hand.durations(drawn_weights(6), 2, 0.1);
   const Replay before = replay(hand.program, durations);
@@ -143,7 +143,7 @@ TEST(replay, an_unused_device_changes_nothing_but_the_share_of_idle_devices) {
   EXPECT_NEAR(bubble_share(hand.program, after), (4 * share + 1) / 5, 1e-12);
 }
 
-TEST(replay, bubble_share_of_equal_micro_batches_is_the_closed_form) {
+TEST(Replay, BubbleShareOfEqualMicroBatchesIsTheClosedForm) {
   const HandPipeline hand(4, 16, false);
   EXPECT_NEAR(bubble_share(hand.program, run(hand, ones(16), 2)), 3.0 / 19.0, 1e-12);
 }
@@ -156,7 +156,7 @@ Instruction global(Op op, std::vector<int> depends_on) {
   return instruction;
 }
 
-TEST(replay, gradient_norm_waits_for_every_stage) {
+TEST(Replay, GradientNormWaitsForEveryStage) {
   HandPipeline hand(3, 4, false);
   Durations durations = hand.durations(ones(4), 2);
   for (std::size_t s = 0; s < 3; ++s) {
@@ -171,7 +171,7 @@ TEST(replay, gradient_norm_waits_for_every_stage) {
   for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(result.spans[s].back().start, 18);
 }
 
-TEST(replay, a_send_without_receive_names_who_waits_for_whom) {
+TEST(Replay, ASendWithoutReceiveNamesWhoWaitsForWhom) {
   HandPipeline hand(3, 2, false);
   // Stage 1 forgets to receive the activation of micro-batch 1.
   auto& instructions = hand.program.stages[1].instructions;
@@ -196,7 +196,7 @@ TEST(replay, a_send_without_receive_names_who_waits_for_whom) {
             0U);
 }
 
-TEST(replay, a_receive_without_send_and_all_behind_it_are_listed) {
+TEST(Replay, AReceiveWithoutSendAndAllBehindItAreListed) {
   HandPipeline hand(2, 1, false);
   hand.program.stages[0].instructions.erase(hand.program.stages[0].instructions.begin() + 1);
   hand.program.stages[0].instructions[2].depends_on = {1};
@@ -215,7 +215,7 @@ TEST(replay, a_receive_without_send_and_all_behind_it_are_listed) {
       << message;
 }
 
-TEST(replay, a_collective_that_lacks_a_stage_is_named) {
+TEST(Replay, ACollectiveThatLacksAStageIsNamed) {
   HandPipeline hand(3, 1, false);
   for (const int s : {0, 2}) {
     hand.program.stages[s].instructions.push_back(global(Op::gradient_norm, {}));
@@ -227,7 +227,7 @@ TEST(replay, a_collective_that_lacks_a_stage_is_named) {
       << message;
 }
 
-TEST(replay, transfers_in_crossed_order_are_a_deadlock_and_reported) {
+TEST(Replay, TransfersInCrossedOrderAreADeadlockAndReported) {
   HandPipeline hand(2, 2, true);
   auto& instructions = hand.program.stages[1].instructions;
   std::swap(instructions[0].micro_batch, instructions[2].micro_batch);
@@ -236,7 +236,7 @@ TEST(replay, transfers_in_crossed_order_are_a_deadlock_and_reported) {
   EXPECT_EQ(message.find("waits for nothing"), std::string::npos) << message;
 }
 
-TEST(replay, malformed_programs_and_times_are_refused) {
+TEST(Replay, MalformedProgramsAndTimesAreRefused) {
   const HandPipeline good(2, 2, false);
   const Durations durations = good.durations(ones(2), 2);
   const auto refused = [&](const std::function<void(Program&, Durations&)>& damage) {
@@ -280,7 +280,7 @@ TEST(replay, malformed_programs_and_times_are_refused) {
             std::string::npos);
 }
 
-TEST(replay, an_empty_program_takes_no_time) {
+TEST(Replay, AnEmptyProgramTakesNoTime) {
   const Replay result = replay(Program{}, Durations{});
   EXPECT_EQ(result.makespan_seconds, 0);
   EXPECT_EQ(bubble_share(Program{}, result), 0);
@@ -293,7 +293,7 @@ std::string bytes_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-TEST(replay, the_same_program_writes_the_same_timeline_byte_for_byte) {
+TEST(Replay, TheSameProgramWritesTheSameTimelineByteForByte) {
   const HandPipeline hand(4, 12, false);
   const auto folder = std::filesystem::temp_directory_path();
   std::vector<std::string> written;
@@ -312,7 +312,7 @@ TEST(replay, the_same_program_writes_the_same_timeline_byte_for_byte) {
   EXPECT_EQ(written[0], written[1]);
 }
 
-TEST(replay, spans_of_one_stream_never_overlap) {
+TEST(Replay, SpansOfOneStreamNeverOverlap) {
   const HandPipeline hand(4, 12, false);
   const Replay result = run(hand, drawn_weights(12), 2, 0.7);
   for (std::size_t s = 0; s < result.spans.size(); ++s) {

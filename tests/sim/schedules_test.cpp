@@ -58,7 +58,7 @@ IterationOptions quiet(const ScheduleChoice& choice) {
   return options;
 }
 
-TEST(schedules, are_sound_programs_and_take_what_their_recurrence_says) {
+TEST(Schedules, AreSoundProgramsAndTakeWhatTheirRecurrenceSays) {
   const CostModel model = deep_model();
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     for (const ScheduleChoice& choice : kChoices) {
@@ -94,7 +94,7 @@ TEST(schedules, are_sound_programs_and_take_what_their_recurrence_says) {
   }
 }
 
-TEST(schedules, one_that_is_put_on_by_the_simulator_is_the_one_put_on_before) {
+TEST(Schedules, OneThatIsPutOnByTheSimulatorIsTheOnePutOnBefore) {
   const CostModel model = deep_model();
   const ScheduleChoice choice{Schedule::zero_bubble, 1};
   BatchPlan plan = random_plan(3);
@@ -105,7 +105,7 @@ TEST(schedules, one_that_is_put_on_by_the_simulator_is_the_one_put_on_before) {
   EXPECT_NEAR(by_simulator, plan.makespan_seconds, 1e-9 * by_simulator);
 }
 
-TEST(schedules, interleaving_keeps_memory_and_work_of_a_stage_together) {
+TEST(Schedules, InterleavingKeepsMemoryAndWorkOfAStageTogether) {
   const CostModel model = deep_model();
   BatchPlan plan;
   PipelinePlan pipeline;
@@ -139,7 +139,7 @@ TEST(schedules, interleaving_keeps_memory_and_work_of_a_stage_together) {
   EXPECT_EQ(inter.replay.stages[0].peak_live_tokens, 550u);
 }
 
-TEST(schedules, a_program_whose_runs_of_layers_are_mixed_up_is_refused) {
+TEST(Schedules, AProgramWhoseRunsOfLayersAreMixedUpIsRefused) {
   const CostModel model = deep_model();
   BatchPlan plan = random_plan(1);
   plan.pipelines.resize(1);
@@ -172,7 +172,7 @@ TEST(schedules, a_program_whose_runs_of_layers_are_mixed_up_is_refused) {
   }));
 }
 
-TEST(schedules, the_same_on_any_number_of_threads) {
+TEST(Schedules, TheSameOnAnyNumberOfThreads) {
   const CostModel model = deep_model();
   std::vector<BatchPlan> plans;
   for (std::uint64_t seed = 0; seed < 8; ++seed) plans.push_back(random_plan(seed));

@@ -27,7 +27,7 @@ std::vector<ResultRun> swept(const Json& json, const TemporaryFolder& folder) {
   return run_sweep(parse_sweep(json, "sweep.json", folder.path()), options).results.runs;
 }
 
-TEST(sweep_faults, fields_inside_them_are_axes) {
+TEST(SweepFaults, FieldsInsideThemAreAxes) {
   const TemporaryFolder folder;
   const Json slow = {{"stragglers", {{{"nodes", {1}}, {"factor", 1}}}}};
   const auto runs = swept(sweep_with(slow, {{"faults.stragglers.0.factor", {1, 1.5, 2}}}), folder);
@@ -37,7 +37,7 @@ TEST(sweep_faults, fields_inside_them_are_axes) {
   EXPECT_GT(runs[2].summary.mean_seconds, runs[1].summary.mean_seconds);
 }
 
-TEST(sweep_faults, files_are_beside_the_sweep_and_checked_against_the_cluster) {
+TEST(SweepFaults, FilesAreBesideTheSweepAndCheckedAgainstTheCluster) {
   const TemporaryFolder folder;
   folder.write("calm.json", "{}");
   folder.write("rough.json", R"({"jitter": {"compute": {"coefficient_of_variation": 0.3}}})");

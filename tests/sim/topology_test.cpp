@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/sim/flows.h"
 
 namespace hydraulis {
 namespace {

@@ -42,7 +42,7 @@ BatchPlan two_pipelines() {
   return plan;
 }
 
-TEST(variance, each_law_has_mean_one_and_the_variation_asked_for) {
+TEST(Variance, EachLawHasMeanOneAndTheVariationAskedFor) {
   for (const JitterLaw law : {JitterLaw::lognormal, JitterLaw::uniform, JitterLaw::tail}) {
     const Jitter jitter{law, 0.3, false};
     constexpr int kPoints = 1'000'000;
@@ -62,7 +62,7 @@ TEST(variance, each_law_has_mean_one_and_the_variation_asked_for) {
   }
 }
 
-TEST(variance, none_is_byte_identical_to_zero_jitter) {
+TEST(Variance, NoneIsByteIdenticalToZeroJitter) {
   const CostModel model = small_model();
   IterationOptions plain;
   IterationOptions zero;
@@ -85,7 +85,7 @@ TEST(variance, none_is_byte_identical_to_zero_jitter) {
   }
 }
 
-TEST(variance, a_straggler_slows_the_whole_stage_it_is_in) {
+TEST(Variance, AStragglerSlowsTheWholeStageItIsIn) {
   // One pipeline of 2 stages, 3 micro-batches of 1 s forward and 2 s backward on each stage,
   // no transfers: 3 · (3 + 1) = 12 s.
   HandPipeline hand(2, 3, false);
@@ -106,7 +106,7 @@ TEST(variance, a_straggler_slows_the_whole_stage_it_is_in) {
   EXPECT_DOUBLE_EQ(replay(hand.program, durations).makespan_seconds, 1 + 3 * 6 + 2);
 }
 
-TEST(variance, the_slowest_member_decides_whatever_the_others_draw) {
+TEST(Variance, TheSlowestMemberDecidesWhateverTheOthersDraw) {
   // The same stage unfolded: as many one-device programs as it has members.
   const CostModel model = small_model();
   Variance variance = jittered(0.4);
@@ -133,7 +133,7 @@ TEST(variance, the_slowest_member_decides_whatever_the_others_draw) {
   }
 }
 
-TEST(variance, a_device_more_changes_nothing_elsewhere) {
+TEST(Variance, ADeviceMoreChangesNothingElsewhere) {
   const CostModel model = small_model();
   Variance variance = jittered(0.2);
   Slowdown chosen;
@@ -164,7 +164,7 @@ TEST(variance, a_device_more_changes_nothing_elsewhere) {
   }
 }
 
-TEST(variance, runs_are_the_same_on_any_number_of_threads_and_differ_by_iteration_and_seed) {
+TEST(Variance, RunsAreTheSameOnAnyNumberOfThreadsAndDifferByIterationAndSeed) {
   const CostModel model = small_model();
   IterationOptions options;
   options.variance = jittered(0.1);
@@ -186,7 +186,7 @@ TEST(variance, runs_are_the_same_on_any_number_of_threads_and_differ_by_iteratio
             one.iterations[0].time_seconds);
 }
 
-TEST(variance, a_straggler_for_a_while_is_slow_only_then) {
+TEST(Variance, AStragglerForAWhileIsSlowOnlyThen) {
   Variance variance;
   Slowdown slowdown = on_devices({}, 3);
   slowdown.nodes = {1};
@@ -200,7 +200,7 @@ TEST(variance, a_straggler_for_a_while_is_slow_only_then) {
   }
 }
 
-TEST(variance, shares_and_probabilities_are_met) {
+TEST(Variance, SharesAndProbabilitiesAreMet) {
   Variance variance;
   Slowdown slowdown;
   slowdown.device_share = 0.1;
@@ -232,7 +232,7 @@ TEST(variance, shares_and_probabilities_are_met) {
   }
 }
 
-TEST(variance, slow_links_lengthen_their_own_part_of_a_transfer) {
+TEST(Variance, SlowLinksLengthenTheirOwnPartOfATransfer) {
   // 100 MB/s inside and 10 MB/s between nodes: of 1 MB inside and 1 MB between, 1/11 of the time is
   // inside. Devices 0 to 3 are one node.
   const CostModel model = small_model();
@@ -262,7 +262,7 @@ TEST(variance, slow_links_lengthen_their_own_part_of_a_transfer) {
   EXPECT_DOUBLE_EQ(makespan(true, true), 6 + 2 * 3);
 }
 
-TEST(variance, who_owns_parameters_slows_those_who_gather_them) {
+TEST(Variance, WhoOwnsParametersSlowsThoseWhoGatherThem) {
   const CostModel model =
       small_model();  // optimizer layout (2,2,2): devices 4 to 7 own layers 2, 3
   BatchPlan plan = two_pipelines();
@@ -286,7 +286,7 @@ TEST(variance, who_owns_parameters_slows_those_who_gather_them) {
   EXPECT_FALSE(gather_of(2).empty());
 }
 
-TEST(variance, names_of_devices_that_are_not_there_are_refused) {
+TEST(Variance, NamesOfDevicesThatAreNotThereAreRefused) {
   const CostModel model = small_model();
   Variance variance;
   variance.stragglers = {on_devices({7}, 2)};

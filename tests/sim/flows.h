@@ -1,16 +1,54 @@
-#include "sim/flows.h"
+#pragma once
+
+// Flows between single devices over every link of a topology, unfolded: what the simulator's folded
+// stages are held against.
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "sim/replay.h"
 #include "sim/sharing.h"
+#include "sim/topology.h"
 
 namespace hydraulis {
-namespace {
 
-void check(std::span<const Flow> flows) {
+/// "node 3, card 1, out", for people.
+inline std::string link_name(const Topology& topology, std::uint32_t link) {
+  const auto way = [](std::uint32_t number) { return number % 2 == 0 ? "out" : "in"; };
+  if (link < topology.first_lane) return fmt::format("device {}, port {}", link / 2, way(link));
+  if (link < topology.first_card) {
+    const std::uint32_t number = link - topology.first_lane;
+    return fmt::format("device {}, lane to its card, {}", number / 2, way(number));
+  }
+  if (link < topology.first_inside) {
+    const std::uint32_t number = link - topology.first_card;
+    const auto cards = static_cast<std::uint32_t>(topology.cards_per_node);
+    return fmt::format("node {}, card {}, {}", number / 2 / cards, number / 2 % cards, way(number));
+  }
+  std::string name = fmt::format("node {}, inside", link - topology.first_inside);
+  for (const Topology::Level& level : topology.levels) {
+    if (link < level.first_link) break;
+    const std::uint32_t number = link - level.first_link;
+    name = fmt::format("{} {}, {}", level.name, number / 2, number % 2 == 0 ? "up" : "down");
+  }
+  return name;
+}
+
+/// Bytes from one device to another, once the flows that it comes after have arrived.
+struct Flow {
+  int source = 0;
+  int destination = 0;
+  double bytes = 0;
+  std::vector<int> after;  ///< indices of earlier flows
+};
+
+inline void check_flows(std::span<const Flow> flows) {
   for (std::size_t i = 0; i < flows.size(); ++i) {
     if (!(flows[i].bytes >= 0) || !std::isfinite(flows[i].bytes)) {
       throw Error(ExitCode::internal, fmt::format("flow {}: {} bytes; expected a finite number of "
@@ -25,7 +63,7 @@ void check(std::span<const Flow> flows) {
   }
 }
 
-detail::Graph make_graph(std::span<const Flow> flows) {
+inline detail::Graph graph_of(std::span<const Flow> flows) {
   detail::Graph graph;
   graph.waits.resize(flows.size());
   graph.seconds.resize(flows.size());
@@ -47,10 +85,11 @@ detail::Graph make_graph(std::span<const Flow> flows) {
   return graph;
 }
 
-}  // namespace
-
-std::vector<Span> run_flows(std::span<const Flow> flows, const Topology& topology) {
-  check(flows);
+/// When each flow ran: the latency of its route, then its bytes at most as fast as the slowest link
+/// of the route; flows share links max-min fairly. Throws Error (internal) for devices that the
+/// topology does not have, negative or not finite bytes and flows that come after later ones.
+inline std::vector<Span> run_flows(std::span<const Flow> flows, const Topology& topology) {
+  check_flows(flows);
   detail::Sharing sharing;
   for (const TopologyLink& link : topology.links) {
     sharing.capacities.push_back(link.bytes_per_second);
@@ -70,10 +109,13 @@ std::vector<Span> run_flows(std::span<const Flow> flows, const Topology& topolog
     }
     sharing.first_part.push_back(static_cast<std::uint32_t>(sharing.parts.size()));
   }
-  return detail::run_shared(make_graph(flows), sharing).ran;
+  return detail::run_shared(graph_of(flows), sharing).ran;
 }
 
-std::vector<Flow> ring_all_reduce(std::span<const int> devices, double bytes) {
+/// All-reduce of `bytes` as a ring through the devices in the order given: in each of 2(n − 1)
+/// steps every device sends bytes/n to the next one, once it has what came to it in the step
+/// before.
+inline std::vector<Flow> ring_all_reduce(std::span<const int> devices, double bytes) {
   const auto members = static_cast<int>(devices.size());
   std::vector<Flow> flows;
   for (int step = 0; step < 2 * (members - 1); ++step) {
