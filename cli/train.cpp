@@ -121,7 +121,7 @@ void add_train_command(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--dry-run", options->dry_run,
                     "show memory, steps and predicted time without training");
-  command->add_flag("--json", options->json, "one JSON object a line");
+  command->add_flag("--json", options->json, "one JSON object a line; of --dry-run one in all");
   command->footer(
       "Ranks are started by mpirun or srun, one for each device of the plan. SIGTERM, SIGINT or\n"
       "SIGUSR1 ends the run after its step with a checkpoint. mpirun kills its ranks one second\n"

@@ -237,6 +237,7 @@ double seconds_of(double bytes, double total, double per_node, int nodes) {
 Faults parse_faults(const Json& json, const std::string& where) {
   JsonFields fields(json, where, "");
   Faults faults;
+  faults.where = where;
   faults.variance.seed = static_cast<std::uint64_t>(
       fields.integer_or("seed", 0, 0, std::numeric_limits<std::int64_t>::max()));
   if (fields.has("jitter")) {

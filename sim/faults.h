@@ -57,6 +57,7 @@ struct Faults {
   std::optional<FailureModel> failures;
   std::optional<CheckpointModel> checkpoint;
   RecoveryModel recovery;
+  std::string where = "faults";  ///< the file, for messages
 };
 
 /// Reads a faults file. Throws InputError naming file and field.

@@ -28,8 +28,8 @@ int least_nodes(const Faults& faults, int nodes) {
   constexpr int kFewer = 4;
   if (!faults.failures || faults.recovery.mode != RecoveryMode::shrink) return nodes;
   if (faults.recovery.least_nodes > nodes) {
-    throw InputError("faults: field 'recovery.least_nodes' is {}, the cluster has {} nodes",
-                     faults.recovery.least_nodes, nodes);
+    throw InputError("{}: field 'recovery.least_nodes' is {}, the cluster has {} nodes",
+                     faults.where, faults.recovery.least_nodes, nodes);
   }
   if (faults.recovery.least_nodes > 0) return faults.recovery.least_nodes;
   return std::max({1, (nodes + 1) / 2, nodes - kFewer});
@@ -44,10 +44,12 @@ double checkpoint_bytes(const Faults& faults, const CostModel& model) {
 TrainingJob training_job(const Faults& faults, const CostModel& model,
                          std::vector<std::vector<IterationSample>> iterations) {
   if (!faults.failures && !faults.checkpoint) {
-    throw InputError("faults: neither failures nor checkpoint, expected at least one of both");
+    throw InputError("{}: neither failures nor checkpoint, expected at least one of both",
+                     faults.where);
   }
   if (faults.failures && !faults.checkpoint) {
-    throw InputError("faults: field 'checkpoint' is missing; a job that fails starts from one");
+    throw InputError("{}: field 'checkpoint' is missing; a job that fails starts from one",
+                     faults.where);
   }
   TrainingJob job;
   job.nodes = model.cluster.nodes;
